@@ -27,7 +27,6 @@ set(slow
     unit_backends_reduce
     unit_backends_slow_path
     unit_cuda_sass
-    unit_dist_bars
     unit_dist_faults
     unit_dist_native
     unit_dist_norms
@@ -60,7 +59,6 @@ set(long
     faults_command_sweep
     golden_plan_programs
     unit_cuda_sass
-    unit_dist_bars
     unit_dist_faults
     unit_dist_native
     unit_dist_norms

@@ -31,7 +31,7 @@ static void train_ranks(fy_group_t *g, const testing_t *c, uint64_t bucket, int 
     HOLDS(bucket != 1 || info.buckets == out->info.nparams);
     HOLDS(bucket || info.buckets <= 2);
     fy_ddp_destroy(ddp);
-    check_replicas(g, out);
+    check_replicas(g, out->info.values);
 }
 
 static void check_case(fy_group_t *g, const testing_t *c)
@@ -39,7 +39,7 @@ static void check_case(fy_group_t *g, const testing_t *c)
     run_t one = make_run(c, 0), many, small;
     train(c, &one, NULL);
     train_ranks(g, c, 0, 1, &many);
-    const double d = difference(&many, &one);
+    const double d = difference(many.info.values, one.info.values);
     if (group.rank == 0) printf("%s: difference %.3g\n", c->name, d);
     HOLDS(d <= c->bound);
     HOLDS(fabs(many.result.train_loss - one.result.train_loss) <= 1e-5);
@@ -49,45 +49,26 @@ static void check_case(fy_group_t *g, const testing_t *c)
     for (int after = 0; after <= 1; after++) { /* a bucket for each parameter: the same bits */
         if (after && strcmp(c->name, "plain") != 0) break;
         train_ranks(g, c, 1, after, &small);
-        HOLDS(difference(&small, &many) == 0);
+        HOLDS(difference(small.info.values, many.info.values) == 0);
         free_run(&small);
     }
     free_run(&one);
     free_run(&many);
 }
 
-typedef struct counting {
+static struct {
     fy_group_t *group;
     fy_train_replicas_t inner;
     uint64_t sent_nbytes;
-} counting_t;
-
-static fy_status_t begin(void *user, const char *text)
-{
-    const counting_t *counting = user;
-    return counting->inner.begin(counting->inner.user, text);
-}
-
-static fy_status_t sum(void *user, fy_tensor_t *tensor)
-{
-    const counting_t *counting = user;
-    return counting->inner.sum(counting->inner.user, tensor);
-}
-
-static fy_status_t share_buffers(void *user)
-{
-    const counting_t *counting = user;
-    return counting->inner.share_buffers(counting->inner.user);
-}
+} counting;
 
 static fy_status_t sum_grads(void *user)
 {
-    counting_t *counting = user;
     fy_group_info_t before = FY_GROUP_INFO_INIT, after = FY_GROUP_INFO_INIT;
-    OK(fy_group_query(counting->group, &before));
-    OK(counting->inner.sum_grads(counting->inner.user));
-    OK(fy_group_query(counting->group, &after));
-    counting->sent_nbytes += after.sent_nbytes - before.sent_nbytes;
+    OK(fy_group_query(counting.group, &before));
+    OK(counting.inner.sum_grads(user));
+    OK(fy_group_query(counting.group, &after));
+    counting.sent_nbytes += after.sent_nbytes - before.sent_nbytes;
     return FY_STATUS_OK;
 }
 
@@ -98,12 +79,14 @@ static uint64_t count_sent(fy_group_t *g, int64_t accumulate)
     testing_t c = { .name = "count", .model = "mlp", .accumulate = accumulate, .batch = 13 };
     run_t run = make_run(&c, 1);
     fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
-    counting_t counting = { .group = g };
     fy_ddp_t *ddp;
     OK(fy_ddp_create(g, run.model, NULL, &ddp));
+    counting.group = g;
+    counting.sent_nbytes = 0;
     OK(fy_ddp_replicas(ddp, &counting.inner));
-    const fy_train_replicas_t replicas = { sizeof replicas, group.rank, group.size, &counting,
-                                           begin,           sum_grads,  sum,        share_buffers };
+    fy_train_replicas_t replicas = counting.inner;
+    replicas.backward = NULL; /* all are sent by sum_grads */
+    replicas.sum_grads = sum_grads;
     options.epochs = 4;
     options.accumulate = accumulate;
     options.replicas = &replicas;
@@ -130,7 +113,7 @@ static void check_backward(fy_group_t *g)
 {
     const testing_t c = { "backward", "lenet", 0, 1, 0, 0, 0 };
     run_t run = make_run(&c, 1);
-    const size_t nbytes = (size_t)length(&run) * sizeof(float);
+    const size_t nbytes = (size_t)length_of(run.info.values) * sizeof(float);
     float *after = malloc(nbytes);
     fy_ddp_options_t options = FY_DDP_OPTIONS_INIT;
     fy_group_info_t before = FY_GROUP_INFO_INIT, now = FY_GROUP_INFO_INIT;
@@ -205,7 +188,7 @@ static void check_lost(fy_group_t *g)
 {
     const testing_t c = { "lost", "lenet", 0, 1, 0, 0, 0 };
     run_t run = make_run(&c, 1);
-    const uint64_t nbytes = (uint64_t)length(&run) * sizeof(float);
+    const uint64_t nbytes = (uint64_t)length_of(run.info.values) * sizeof(float);
     free_run(&run);
     const uint64_t before = bytes_behind(g, 0), after = bytes_behind(g, 1);
     if (group.rank > 0) return;
@@ -231,16 +214,11 @@ static void check_differences(fy_group_t *g)
 
 int main(int argc, char **argv)
 {
-    fy_group_t *g;
-    OK(fy_group_open(NULL, &g));
-    OK(fy_group_query(g, &group));
-    OK(fy_device_open(argc > 2 ? argv[2] : "host", &device));
-    const fy_scope_t scope = fy_scope_begin("test");
+    fy_scope_t scope;
+    fy_group_t *g = begin_rank(NULL, argc > 2 ? argv[2] : "host", &scope);
     if (argc > 1 && strcmp(argv[1], "lost") == 0) {
         check_lost(g);
-        fy_scope_end(scope, 0, NULL);
-        fy_device_close(device);
-        fy_group_close(g);
+        end_rank(g, scope);
         return 0;
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -250,9 +228,6 @@ int main(int argc, char **argv)
     check_differences(g);
     const uint64_t each = count_sent(g, 1);
     HOLDS((each > 0) == (group.size > 1) && each == 4 * count_sent(g, 4));
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
-    fy_group_close(g);
-    printf("rank %d ends well\n", group.rank);
+    end_rank(g, scope);
     return 0;
 }

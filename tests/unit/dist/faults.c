@@ -11,12 +11,13 @@
 
 enum { WIDTH = 40, STEPS = 14, EVERY = 4, LOST = 5, DIFFERENT = 4 };
 
-typedef struct plan {
+/* Of this process. */
+static struct {
     fy_group_t *group;
     fy_train_replicas_t inner;
     const char *kind;
     int bad, moment, calls; /* the rank; before this call to sum gradients */
-} plan_t;
+} plan;
 
 /* Running statistics and dropout change in batches whose update never comes. */
 static fy_layer_t *make_layers(void)
@@ -53,52 +54,28 @@ static run_t make_training(void)
     return run;
 }
 
-static fy_status_t on_begin(void *user, const char *text)
-{
-    plan_t *plan = user;
-    return plan->inner.begin(plan->inner.user, text);
-}
-
-static fy_status_t on_sum(void *user, fy_tensor_t *tensor)
-{
-    plan_t *plan = user;
-    return plan->inner.sum(plan->inner.user, tensor);
-}
-
-static fy_status_t on_share_buffers(void *user)
-{
-    plan_t *plan = user;
-    return plan->inner.share_buffers(plan->inner.user);
-}
-
 static fy_status_t on_sum_grads(void *user)
 {
-    plan_t *plan = user;
-    if (++plan->calls == plan->moment && group.rank == plan->bad) {
-        if (strcmp(plan->kind, "kill") == 0) raise(SIGKILL);
-        if (strcmp(plan->kind, "stop") == 0) {
+    if (++plan.calls == plan.moment && group.rank == plan.bad) {
+        if (strcmp(plan.kind, "kill") == 0) raise(SIGKILL);
+        if (strcmp(plan.kind, "stop") == 0) {
             raise(SIGSTOP);
             _exit(0);
         }
-        if (strcmp(plan->kind, "differ") == 0) return fy_group_barrier(plan->group);
+        if (strcmp(plan.kind, "differ") == 0) return fy_group_barrier(plan.group);
     }
-    return plan->inner.sum_grads(plan->inner.user);
+    return plan.inner.sum_grads(user);
 }
 
-static fy_status_t train_with(plan_t *plan, run_t *run, const char *folder, int resume)
+static fy_status_t train_with(run_t *run, const char *folder, int resume)
 {
     fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
-    const fy_train_replicas_t replicas = { .struct_size = sizeof replicas,
-                                           .rank = group.rank,
-                                           .ranks = group.size,
-                                           .user = plan,
-                                           .begin = on_begin,
-                                           .sum_grads = on_sum_grads,
-                                           .sum = on_sum,
-                                           .share_buffers = on_share_buffers };
     fy_ddp_t *ddp;
-    OK(fy_ddp_create(plan->group, run->model, NULL, &ddp));
-    OK(fy_ddp_replicas(ddp, &plan->inner));
+    OK(fy_ddp_create(plan.group, run->model, NULL, &ddp));
+    OK(fy_ddp_replicas(ddp, &plan.inner));
+    fy_train_replicas_t replicas = plan.inner;
+    replicas.backward = NULL; /* sum_grads makes the calls */
+    replicas.sum_grads = on_sum_grads;
     options.epochs = 100;
     options.max_steps = STEPS;
     options.accumulate = 2;
@@ -123,10 +100,11 @@ static void check_equal(const fy_tensor_t *a, const fy_tensor_t *b)
 static void resume(fy_group_t *g, const char *folder)
 {
     run_t again = make_training(), whole = make_training();
-    plan_t plan = { .group = g, .kind = "none" };
-    OK(train_with(&plan, &again, folder, 1));
+    plan.group = g;
+    plan.kind = "none";
+    OK(train_with(&again, folder, 1));
     const int resumed = plan.calls;
-    OK(train_with(&plan, &whole, NULL, 0));
+    OK(train_with(&whole, NULL, 0));
     HOLDS(resumed < STEPS && again.result.steps == STEPS && whole.result.steps == STEPS);
     check_equal(again.info.values, whole.info.values);
     if (group.rank == 0) { /* the others have the statistics of their shards */
@@ -148,9 +126,11 @@ static int fail(fy_group_t *g, const char *kind, unsigned seed, const char *fold
 {
     const int differs = strcmp(kind, "differ") == 0;
     run_t run = make_training();
-    plan_t plan = { .group = g, .kind = kind, .bad = (int)(seed % (unsigned)group.size) };
+    plan.group = g;
+    plan.kind = kind;
+    plan.bad = (int)(seed % (unsigned)group.size);
     plan.moment = EVERY + 1 + (int)((seed * 2654435761u >> 16) % (STEPS - EVERY - 1));
-    const fy_status_t status = train_with(&plan, &run, folder, 0);
+    const fy_status_t status = train_with(&run, folder, 0);
     char want[32];
     snprintf(want, sizeof want, "rank %d ", plan.bad);
     printf("rank %d: %s\n", group.rank, fy_error_get()->text);
@@ -171,22 +151,16 @@ static int fail(fy_group_t *g, const char *kind, unsigned seed, const char *fold
 
 int main(int argc, char **argv)
 {
-    fy_group_t *g;
+    fy_scope_t scope;
     lost_t lost = { -1, 0 };
     int status = 0;
     HOLDS(argc == 4);
-    OK(fy_group_open(NULL, &g));
-    OK(fy_group_query(g, &group));
-    OK(fy_device_open("sim:0", &device));
-    const fy_scope_t scope = fy_scope_begin("test");
+    fy_group_t *g = begin_rank(NULL, "sim:0", &scope);
     if (strcmp(argv[1], "resume") == 0)
         resume(g, argv[3]);
     else
         status = fail(g, argv[1], (unsigned)strtoul(argv[2], NULL, 10), argv[3], &lost);
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
-    fy_group_close(g);
-    printf("rank %d ends well\n", group.rank);
+    end_rank(g, scope);
     fflush(stdout);
     if (!status) return 0;
     leave_together(lost.rank);

@@ -32,7 +32,6 @@ static void stop(fy_group_t *g, int is_async)
     const pid_t victim = process_of(g, last);
     fy_tensor_t *before = make(device, 1), *lost = make(device, 1), *other = make(device, 5);
     fy_ticket_t ticket;
-    char want[80];
     OK(fy_group_all_reduce(g, before, FY_GROUP_SUM));
     if (is_async) {
         OK(fy_group_all_reduce_async(g, lost, FY_GROUP_SUM, &ticket));
@@ -40,10 +39,7 @@ static void stop(fy_group_t *g, int is_async)
     } else {
         HOLDS(fy_group_all_reduce(g, lost, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
     }
-    snprintf(want, sizeof want, "rank %d (host ", last);
-    HOLDS(strstr(fy_error_get()->text, want));
-    HOLDS(strstr(fy_error_get()->text, "is silent for") ||
-          strstr(fy_error_get()->text, "is lost, as rank"));
+    expect_silent(last);
     HOLDS(strstr(fy_error_get()->text, "all_reduce 4 of f32 [64] on devices, sum"));
     HOLDS(fy_group_all_reduce(g, other, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
     /* no call was running on the device: it is as before, and only the result is lost */
@@ -106,7 +102,6 @@ static void open_fails(fy_group_t *g)
 static void close_late(void)
 {
     if (group.rank == group.size - 1) sleep(CALLS_S + 2);
-    printf("rank %d ends well\n", group.rank);
 }
 
 static void close_stop(fy_group_t *g)
@@ -146,15 +141,13 @@ static void slow_abort(fy_group_t *g)
 {
     const int last = group.size - 1;
     fy_tensor_t *x = make(device, 1);
-    char want[80];
     OK(fy_device_wait(device, FY_FOREVER));
     if (group.rank == last) {
         wait_for_reports(-1);
         _exit(0);
     }
     HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
-    snprintf(want, sizeof want, "rank %d (host ", last);
-    HOLDS(strstr(fy_error_get()->text, want));
+    expect_named(last);
     if (group.rank > 0) HOLDS(strstr(fy_error_get()->text, "is lost, as rank 0 reports"));
     report(last);
 }
@@ -169,26 +162,22 @@ static const char *rank_of_launcher(void)
 int main(int argc, char **argv)
 {
     fy_group_options_t options = FY_GROUP_OPTIONS_INIT;
-    fy_group_t *g;
+    fy_scope_t scope;
     const char *what = argc > 1 ? argv[1] : "stop";
     if (strcmp(what, "close-late") == 0) options.deadline_ns = CALLS_S * UINT64_C(1000000000);
     if (strcmp(what, "slow-abort") == 0 && atoi(rank_of_launcher()) == 0) {
         options.deadline_ns = CALLS_S * UINT64_C(1000000000);
         setenv("FAKE_NCCL_SLOW_ABORT", "6", 1);
     }
-    OK(fy_group_open(&options, &g));
-    OK(fy_device_open("cuda:0", &device));
-    OK(fy_group_query(g, &group));
+    fy_group_t *g = begin_rank(&options, "cuda:0", &scope);
     if (strcmp(what, "open-fails") == 0) {
         open_fails(g);
-        fy_device_close(device);
-        fy_group_close(g);
+        end_rank(g, scope);
         return 0;
     }
     OK(fy_group_use_device(g, device));
     OK(fy_group_query(g, &group));
     HOLDS(group.is_direct && !group.reason[0]);
-    const fy_scope_t scope = fy_scope_begin("test");
     if (strcmp(what, "differ") == 0)
         differ(g);
     else if (strcmp(what, "close-late") == 0)
@@ -201,8 +190,6 @@ int main(int argc, char **argv)
         slow_abort(g);
     else
         stop(g, strcmp(what, "stop-async") == 0);
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
-    fy_group_close(g);
+    end_rank(g, scope);
     return 0;
 }

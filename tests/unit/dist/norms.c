@@ -7,8 +7,6 @@
  * drift: 20 updates of resnet18, printed beside those of one process with one weight, and with all
  * weights changed by 1e-7 (docs/results/); not part of `all`. */
 #include <inttypes.h>
-#include <math.h>
-#include <string.h>
 
 #include <ferry/autocast.h>
 #include <ferry/dist_train.h>
@@ -149,54 +147,6 @@ static void pass(side_t *side, int step, int64_t batch, int size, fy_dtype_t pre
     fy_scope_end(scope, 0, NULL);
 }
 
-static const double *doubles(const fy_tensor_t *tensor, int64_t *out_n)
-{
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_t *wide;
-    OK(fy_tensor_query(tensor, &info));
-    *out_n = (int64_t)info.nelem;
-    OK(fy_cast(tensor, FY_DTYPE_F64, &wide));
-    return (const double *)(const void *)fetch(wide);
-}
-
-static int64_t length_of(const fy_tensor_t *tensor)
-{
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    OK(fy_tensor_query(tensor, &info));
-    return (int64_t)info.nelem;
-}
-
-/* |a - b| / |b|, of all elements. */
-static double difference(const fy_tensor_t *a, const fy_tensor_t *b)
-{
-    const fy_scope_t scope = fy_scope_begin("difference");
-    int64_t n;
-    const double *x = doubles(a, &n), *y = doubles(b, &n);
-    double sum = 0, all = 0;
-    for (int64_t i = 0; i < n; i++) {
-        sum += (x[i] - y[i]) * (x[i] - y[i]);
-        all += y[i] * y[i];
-    }
-    HOLDS(all > 0);
-    fy_scope_end(scope, 0, NULL);
-    return sqrt(sum / all);
-}
-
-/* All ranks have the same bits. */
-static void check_equal(fy_group_t *g, fy_tensor_t *tensor)
-{
-    const fy_scope_t scope = fy_scope_begin("equal");
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_t *all;
-    OK(fy_tensor_query(tensor, &info));
-    OK(fy_tensor_create(device, info.dtype, FY_DIMS((int64_t)info.nelem * group.size), &all));
-    OK(fy_group_all_gather(g, all, tensor));
-    const char *replicas = (const char *)fetch(all), *own = (const char *)fetch(tensor);
-    for (int r = 0; r < group.size; r++)
-        HOLDS(memcmp(replicas + (uint64_t)r * info.nbytes, own, info.nbytes) == 0);
-    fy_scope_end(scope, 0, NULL);
-}
-
 typedef struct testing {
     const char *name, *model; /* model NULL: small */
     fy_dtype_t dtype, precision;
@@ -235,8 +185,8 @@ static void check_case(fy_group_t *g, const testing_t *c)
         OK(fy_optimizer_step(one.optimizer));
         OK(fy_optimizer_step(many.optimizer));
     }
-    check_equal(g, many.info.values);
-    check_equal(g, many.info.buffers); /* before fy_ddp_share_buffers */
+    check_replicas(g, many.info.values);
+    check_replicas(g, many.info.buffers); /* before fy_ddp_share_buffers */
     const double grads = difference(many.info.grads, one.info.grads),
                  values = difference(many.info.values, one.info.values),
                  buffers = difference(many.info.buffers, one.info.buffers);
@@ -339,8 +289,8 @@ static void check_training(fy_group_t *g)
                  buffers = difference(many.info.buffers, one.info.buffers),
                  tests = fabs(many.result.test_loss / one.result.test_loss - 1),
                  losses = fabs(many.result.train_loss / one.result.train_loss - 1);
-    check_equal(g, many.info.values);
-    check_equal(g, many.info.buffers);
+    check_replicas(g, many.info.values);
+    check_replicas(g, many.info.buffers);
     if (group.rank == 0)
         printf("train f64: parameters %.3g, running statistics %.3g, losses %.3g %.3g\n", values,
                buffers, losses, tests);
@@ -476,11 +426,8 @@ static void drift(fy_group_t *g, fy_dtype_t dtype)
 
 int main(int argc, char **argv)
 {
-    fy_group_t *g;
-    OK(fy_group_open(NULL, &g));
-    OK(fy_group_query(g, &group));
-    OK(fy_device_open(argc > 2 ? argv[2] : "host", &device));
-    const fy_scope_t scope = fy_scope_begin("test");
+    fy_scope_t scope;
+    fy_group_t *g = begin_rank(NULL, argc > 2 ? argv[2] : "host", &scope);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (argc < 2 || strcmp(argv[1], "all") == 0 || strcmp(argv[1], cases[i].name) == 0)
             check_case(g, &cases[i]);
@@ -493,9 +440,6 @@ int main(int argc, char **argv)
         drift(g, FY_DTYPE_F32);
         drift(g, FY_DTYPE_F64);
     }
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
-    fy_group_close(g);
-    printf("rank %d ends well\n", group.rank);
+    end_rank(g, scope);
     return 0;
 }

@@ -1,7 +1,6 @@
 /* One rank of the test of groups: test_ranks.sh starts several by mpirun.
  *   ranks calls DEVICE    every call, with values that each rank knows of the others; cuda: from
  *                         device to device
- *   ranks train DEVICE    LeNet on all ranks, against one process with whole batches
  *   ranks differ          the last rank makes another call than the others
  *   ranks stop            the last rank stops; rank 0 ends it when its loss is reported
  *   ranks silent, silent-async, silent-kill   the same, named by its silence; killed
@@ -13,8 +12,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <ferry/train/train.h>
 
 #include "tests/unit/dist/ranks.h"
 
@@ -226,89 +223,6 @@ static void calls(fy_group_t *g)
     check_conservation();
 }
 
-/* ---- training ---- */
-
-enum { BATCH = 16, STEPS = 20 };
-
-typedef struct training {
-    fy_model_t *model;
-    fy_tape_t *tape;
-    fy_model_info_t info;
-} training_t;
-
-static training_t begin_training(int seed)
-{
-    training_t t = { .info = FY_MODEL_INFO_INIT };
-    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
-    options.seed = seed;
-    OK(fy_model_open(device, "lenet", &options, &t.model));
-    OK(fy_model_query(t.model, &t.info));
-    OK(fy_tape_create(&t.tape));
-    OK(fy_model_watch(t.model, t.tape));
-    return t;
-}
-
-/* Samples [first, first + n) of a batch: forward, backward; the gradient is a sum over them. */
-static void run_shard(training_t *t, int step, int first, int n)
-{
-    fy_tensor_t *x, *y, *dx, *dy, *logits, *loss;
-    void *pixels, *labels;
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(n, 28, 28, 1), &x));
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I32, FY_DIMS(n), &y));
-    OK(fy_tensor_map(x, FY_ACCESS_WRITE, &pixels));
-    OK(fy_tensor_map(y, FY_ACCESS_WRITE, &labels));
-    for (int i = 0; i < n; i++) {
-        const int sample = step * BATCH + first + i;
-        ((int32_t *)labels)[i] = sample % 10;
-        for (int p = 0; p < 784; p++)
-            ((float *)pixels)[i * 784 + p] =
-                (float)((p * 31 + sample % 10 * 97 + sample * 7) % 255) / 255.0f;
-    }
-    OK(fy_tensor_upload(x, device, NULL, &dx));
-    OK(fy_tensor_upload(y, device, NULL, &dy));
-    OK(fy_tape_begin(t->tape));
-    OK(fy_model_forward(t->model, dx, &logits));
-    OK(fy_cross_entropy(logits, dy, FY_REDUCTION_SUM, &loss));
-    OK(fy_model_backward(t->model, t->tape, loss, NULL));
-}
-
-static void train(fy_group_t *g)
-{
-    HOLDS(group.size > 0);
-    training_t many = begin_training(group.rank + 1), one = begin_training(1);
-    const int shard = BATCH / group.size;
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    OK(fy_group_broadcast(g, many.info.values, 0));
-    for (int step = 0; step < STEPS; step++) {
-        const fy_scope_t scope = fy_scope_begin("step");
-        run_shard(&many, step, group.rank * shard, shard);
-        OK(fy_group_all_reduce(g, many.info.grads, FY_GROUP_SUM));
-        OK(fy_axpy(many.info.values, -0.05 / BATCH, many.info.grads));
-        run_shard(&one, step, 0, BATCH);
-        OK(fy_axpy(one.info.values, -0.05 / BATCH, one.info.grads));
-        fy_scope_end(scope, 0, NULL);
-    }
-    const float *a = fetch(many.info.values), *b = fetch(one.info.values);
-    double difference = 0, norm = 0;
-    OK(fy_tensor_query(many.info.values, &info));
-    const int64_t n = (int64_t)info.nelem;
-    for (int64_t i = 0; i < n; i++) {
-        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-        norm += (double)b[i] * b[i];
-    }
-    HOLDS(norm > 0 && sqrt(difference / norm) <= 1e-5);
-    fy_tensor_t *all, *flat;
-    OK(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(n * group.size), &all));
-    OK(fy_reshape(many.info.values, FY_DIMS(n), &flat));
-    OK(fy_group_all_gather(g, all, flat));
-    const float *replicas = fetch(all);
-    for (int r = 0; r < group.size; r++)
-        HOLDS(memcmp(replicas + r * n, a, (size_t)n * sizeof *a) == 0);
-    if (group.rank == 0) printf("difference %.3g\n", sqrt(difference / norm));
-    fy_model_destroy(many.model);
-    fy_model_destroy(one.model);
-}
-
 /* ---- failures ---- */
 
 static void differ(fy_group_t *g)
@@ -361,7 +275,6 @@ static void silent(fy_group_t *g, int is_async, int sig)
     fy_tensor_t *x = make(8, group.rank);
     const int last = group.size - 1;
     fy_ticket_t ticket;
-    char want[80];
     const pid_t victim = process_of(g, last);
     if (group.rank == 0) sleep(10); /* computes: silence_ns is 8 s */
     OK(fy_group_barrier(g));
@@ -377,10 +290,7 @@ static void silent(fy_group_t *g, int is_async, int sig)
     } else {
         HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
     }
-    snprintf(want, sizeof want, "rank %d (host ", last);
-    HOLDS(strstr(fy_error_get()->text, want));
-    HOLDS(strstr(fy_error_get()->text, "is silent for") ||
-          strstr(fy_error_get()->text, "is lost, as rank"));
+    expect_silent(last);
     HOLDS(strstr(fy_error_get()->text, "its last call: barrier 2"));
     HOLDS(fy_group_barrier(g) == FY_STATUS_RANK_LOST);
     if (!is_async) HOLDS(fetch(x)[0] == value_of(group.rank, 0));
@@ -424,7 +334,7 @@ static void moment(fy_group_t *g, int stops, unsigned seed)
 int main(int argc, char **argv)
 {
     fy_group_options_t options = FY_GROUP_OPTIONS_INIT;
-    fy_group_t *g;
+    fy_scope_t scope;
     const char *what = argc > 1 ? argv[1] : "calls";
     const bool is_moment = strcmp(what, "moment") == 0 && argc > 3;
     const bool is_silent = strncmp(what, "silent", 6) == 0;
@@ -432,10 +342,8 @@ int main(int argc, char **argv)
         options.deadline_ns = 10000000000u; /* a high load makes no rank as late */
         options.silence_ns = FY_FOREVER;
     }
-    OK(fy_group_open(&options, &g));
-    OK(fy_group_query(g, &group));
+    fy_group_t *g = begin_rank(&options, argc > 2 && !is_moment ? argv[2] : "host", &scope);
     HOLDS(group.has_threads == (group.size > 1));
-    OK(fy_device_open(argc > 2 && !is_moment ? argv[2] : "host", &device));
     if (argc > 2 && strncmp(argv[2], "cuda", 4) == 0) {
         OK(fy_group_use_device(g, device));
         HOLDS(fy_group_use_device(g, device) == FY_STATUS_INVALID_ARGUMENT);
@@ -444,11 +352,8 @@ int main(int argc, char **argv)
     if (group.rank == 0)
         printf("%d ranks, %s%s%s\n", group.size, group.engine,
                group.is_direct ? ", from device to device" : "", group.reason);
-    const fy_scope_t scope = fy_scope_begin("test");
     if (strcmp(what, "calls") == 0)
         calls(g);
-    else if (strcmp(what, "train") == 0)
-        train(g);
     else if (strcmp(what, "differ") == 0)
         differ(g);
     else if (is_silent)
@@ -458,9 +363,6 @@ int main(int argc, char **argv)
         moment(g, strcmp(argv[2], "stop") == 0, (unsigned)strtoul(argv[3], NULL, 10));
     else
         stop(g);
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
-    fy_group_close(g);
-    printf("rank %d ends well\n", group.rank);
+    end_rank(g, scope);
     return 0;
 }

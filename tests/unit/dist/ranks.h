@@ -2,8 +2,10 @@
 #ifndef FERRY_TEST_RANKS_H_
 #define FERRY_TEST_RANKS_H_
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,6 +36,68 @@ static const float *fetch(const fy_tensor_t *tensor)
     return data;
 }
 
+/* Of a program's begin: the group, its facts, the device and a scope. */
+static inline fy_group_t *begin_rank(const fy_group_options_t *options, const char *spec,
+                                     fy_scope_t *out_scope)
+{
+    fy_group_t *g;
+    OK(fy_group_open(options, &g));
+    OK(fy_group_query(g, &group));
+    OK(fy_device_open(spec, &device));
+    *out_scope = fy_scope_begin("test");
+    return g;
+}
+
+static inline void end_rank(fy_group_t *g, fy_scope_t scope)
+{
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    fy_group_close(g);
+    printf("rank %d ends well\n", group.rank);
+}
+
+static inline int64_t length_of(const fy_tensor_t *tensor)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    OK(fy_tensor_query(tensor, &info));
+    return (int64_t)info.nelem;
+}
+
+/* All ranks have the same bits. */
+static inline void check_replicas(fy_group_t *g, fy_tensor_t *tensor)
+{
+    const fy_scope_t scope = fy_scope_begin("equal");
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_t *all;
+    OK(fy_tensor_query(tensor, &info));
+    OK(fy_tensor_create(device, info.dtype, FY_DIMS((int64_t)info.nelem * group.size), &all));
+    OK(fy_group_all_gather(g, all, tensor));
+    const char *replicas = (const char *)fetch(all), *own = (const char *)fetch(tensor);
+    for (int r = 0; r < group.size; r++)
+        HOLDS(memcmp(replicas + (uint64_t)r * info.nbytes, own, info.nbytes) == 0);
+    fy_scope_end(scope, 0, NULL);
+}
+
+/* |a - b| / |b|, of all elements. */
+static inline double difference(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    const fy_scope_t scope = fy_scope_begin("difference");
+    const int64_t n = length_of(a);
+    fy_tensor_t *wide_a, *wide_b;
+    double sum = 0, all = 0;
+    OK(fy_cast(a, FY_DTYPE_F64, &wide_a));
+    OK(fy_cast(b, FY_DTYPE_F64, &wide_b));
+    const double *x = (const double *)(const void *)fetch(wide_a),
+                 *y = (const double *)(const void *)fetch(wide_b);
+    for (int64_t i = 0; i < n; i++) {
+        sum += (x[i] - y[i]) * (x[i] - y[i]);
+        all += y[i] * y[i];
+    }
+    HOLDS(all > 0);
+    fy_scope_end(scope, 0, NULL);
+    return sqrt(sum / all);
+}
+
 /* Waits until all ranks but `lost` and this one have reported (leave_together). */
 static inline void wait_for_reports(int lost)
 {
@@ -59,6 +123,22 @@ static inline void leave_together(int lost)
     FILE *file = fopen(path, "w");
     HOLDS(file && fclose(file) == 0);
     wait_for_reports(lost);
+}
+
+/* The last failure names this rank. */
+static inline void expect_named(int rank)
+{
+    char want[32];
+    snprintf(want, sizeof want, "rank %d (host ", rank);
+    HOLDS(strstr(fy_error_get()->text, want));
+}
+
+/* And reports its silence, or that another rank did. */
+static inline void expect_silent(int rank)
+{
+    expect_named(rank);
+    HOLDS(strstr(fy_error_get()->text, "is silent for") ||
+          strstr(fy_error_get()->text, "is lost, as rank"));
 }
 
 /* `lost`: the rank that does not report; -1: none. */

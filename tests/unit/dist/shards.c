@@ -78,7 +78,7 @@ static uint64_t train_part(fy_group_t *g, const testing_t *c, part_t *part)
     OK(fy_group_query(g, &before));
     train(c, &part->run, &part->replicas);
     OK(fy_group_query(g, &after));
-    check_replicas(g, &part->run);
+    check_replicas(g, part->run.info.values);
     return after.sent_nbytes - before.sent_nbytes;
 }
 
@@ -94,7 +94,7 @@ static void check_case(fy_group_t *g, const testing_t *c, uint64_t bucket)
     const uint64_t all = state_nbytes(whole.run.optimizer), own = state_nbytes(part.run.optimizer),
                    ranks = (uint64_t)group.size;
     const uint64_t sent = train_part(g, c, &whole), sent_part = train_part(g, c, &part);
-    const double d = difference(&part.run, &whole.run);
+    const double d = difference(part.run.info.values, whole.run.info.values);
     if (group.rank == 0)
         printf("%s, %llu buckets: difference %.3g; state %llu bytes of %llu; sent %llu bytes, "
                "whole %llu\n",
@@ -164,9 +164,9 @@ static void check_checkpoints(fy_group_t *g, const char *folder)
     more.resume = 0;
     OK(fy_group_barrier(g));
     train_part(g, &more, &whole); /* undisturbed */
-    HOLDS(difference(&part.run, &whole.run) == 0);
+    HOLDS(difference(part.run.info.values, whole.run.info.values) == 0);
     OK(fy_checkpoint_load(of_whole, part.run.model, part.run.optimizer, NULL));
-    HOLDS(difference(&part.run, &whole.run) == 0);
+    HOLDS(difference(part.run.info.values, whole.run.info.values) == 0);
     free_part(&whole);
     free_part(&part);
     free(x);
@@ -192,7 +192,7 @@ static void check_loop(fy_group_t *g)
             OK(fy_ddp_share_values(parts[i].ddp));
             fy_scope_end(scope, 0, NULL);
         }
-    HOLDS(difference(&parts[0].run, &parts[1].run) <= 1e-6);
+    HOLDS(difference(parts[0].run.info.values, parts[1].run.info.values) <= 1e-6);
     free_part(&parts[0]);
     free_part(&parts[1]);
 }
@@ -225,7 +225,7 @@ static void check_refusals(fy_group_t *g)
     optimizer.kind = FY_OPTIMIZER_LAMB;
     HOLDS(fy_ddp_create_optimizer(part.ddp, &optimizer, &none) == FY_STATUS_UNSUPPORTED && !none);
     HOLDS(fy_ddp_clip_norm(part.ddp, 0) == FY_STATUS_INVALID_ARGUMENT);
-    const fy_optimizer_range_t outside = { 0, length(&whole.run) + 1 };
+    const fy_optimizer_range_t outside = { 0, length_of(whole.run.info.values) + 1 };
     optimizer.kind = FY_OPTIMIZER_ADAMW;
     HOLDS(fy_optimizer_create_ranges(&optimizer, part.run.model, 1, &outside, &none) ==
           FY_STATUS_INVALID_ARGUMENT);
@@ -236,13 +236,10 @@ static void check_refusals(fy_group_t *g)
 
 int main(int argc, char **argv)
 {
-    fy_group_t *g;
+    fy_scope_t scope;
     HOLDS(argc == 4);
     const int is_all = strcmp(argv[3], "all") == 0;
-    OK(fy_group_open(NULL, &g));
-    OK(fy_group_query(g, &group));
-    OK(fy_device_open(argv[1], &device));
-    const fy_scope_t scope = fy_scope_begin("test");
+    fy_group_t *g = begin_rank(NULL, argv[1], &scope);
     for (size_t i = 0; i < (is_all ? sizeof cases / sizeof *cases : 1); i++)
         check_case(g, &cases[i], 0);
     /* a bucket for each parameter: some have fewer than 64 elements */
@@ -250,9 +247,6 @@ int main(int argc, char **argv)
     check_checkpoints(g, argv[2]);
     check_loop(g);
     check_refusals(g);
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
-    fy_group_close(g);
-    printf("rank %d ends well\n", group.rank);
+    end_rank(g, scope);
     return 0;
 }

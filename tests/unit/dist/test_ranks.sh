@@ -37,9 +37,8 @@ for mpi in $(mpis); do
             succeed "$mpi" "$n" env LD_PRELOAD="$(counter "$mpi")" "$ranks" calls "$device"
             [ -z "$(counter "$mpi")" ] || [ "$(grep -c '^conserved' "$temp/out")" = "$n" ] || fail "the bytes of $mpi are not counted"
         done
-        succeed "$mpi" "$n" "$ranks" train sim:0
-        if takes "$mpi" $n; then succeed "$mpi" "$n" "$ddp" all sim:0; fi
-        succeed "$mpi" "$n" "$ddp" backward host
+        succeed "$mpi" "$n" "$ddp" all sim:0
+        for case in plain accumulate; do succeed "$mpi" "$n" "$ddp" $case host; done
     done
     start "$mpi" 2 "$ddp" lost host || true
     grep '^kept' "$temp/out" || fail "$mpi ddp lost"

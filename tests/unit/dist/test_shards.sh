@@ -22,6 +22,7 @@ if [ ${#list[@]} = 0 ]; then skip_without_mpi; fi
 first=${list[0]} last=${list[-1]}
 succeed "$first" 2 "$shards" sim:0 "$(folder two)" few
 succeed "$last" 4 "$shards" host "$(folder four)" all
+for mpi in "${list[@]}"; do succeed "$mpi" 4 "$shards" sim:0 "$(folder "$mpi")" few; done
 
 train=("$ferry" train mlp --device sim:0 --limit-samples 300 --optimizer adamw --max-steps 8 --epochs 4)
 start "$last" 3 "${train[@]}" --dist auto || fail "whole state"

@@ -14,6 +14,6 @@ endforeach()
 # Ranks in one process, on the objects of libferry_dist.
 target_link_libraries(test_unit_dist PRIVATE ferry_dist_static)
 # Ranks that wait for each other spin: two such tests at once would take more than twice as long.
-foreach(name bars faults native norms planned ranks shards)
+foreach(name faults native norms planned ranks shards)
     set_tests_properties(unit_dist_${name} PROPERTIES RESOURCE_LOCK mpirun)
 endforeach()

@@ -2,9 +2,6 @@
 #ifndef FERRY_TEST_RANKS_TRAINING_H_
 #define FERRY_TEST_RANKS_TRAINING_H_
 
-#include <math.h>
-#include <string.h>
-
 #include <ferry/dist_train.h>
 #include <ferry/train/train.h>
 
@@ -97,36 +94,6 @@ static inline void train(const testing_t *c, run_t *run, const fy_train_replicas
     options.resume = c->resume;
     options.replicas = replicas;
     OK(fy_train_run(run->model, run->optimizer, run->train, run->test, &options, &run->result));
-}
-
-static inline int64_t length(const run_t *run)
-{
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    OK(fy_tensor_query(run->info.values, &info));
-    return (int64_t)info.nelem;
-}
-
-static inline void check_replicas(fy_group_t *g, const run_t *run)
-{
-    const int64_t n = length(run);
-    fy_tensor_t *all;
-    OK(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(n * group.size), &all));
-    OK(fy_group_all_gather(g, all, run->info.values));
-    const float *replicas = fetch(all), *own = fetch(run->info.values);
-    for (int r = 0; r < group.size; r++)
-        HOLDS(memcmp(replicas + r * n, own, (size_t)n * sizeof *own) == 0);
-}
-
-static inline double difference(const run_t *a, const run_t *b)
-{
-    const float *x = fetch(a->info.values), *y = fetch(b->info.values);
-    double sum = 0, norm = 0;
-    for (int64_t i = 0; i < length(a); i++) {
-        sum += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
-        norm += (double)y[i] * y[i];
-    }
-    HOLDS(norm > 0);
-    return sqrt(sum / norm);
 }
 
 #endif
