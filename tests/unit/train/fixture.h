@@ -179,6 +179,34 @@ static inline void model_batch(fy_device_t *device, const char *name, int64_t ba
     *out_y = *out_x;
 }
 
+/* ---- trainings on synthetic digits ---- */
+
+typedef struct parts {
+    fy_loader_t *train, *test;
+    fy_model_t *model;
+    fy_optimizer_t *optimizer;
+} parts_t;
+
+static inline fy_status_t make_batches(fy_device_t *device, uint64_t samples,
+                                       fy_loader_options_t options, parts_t *parts)
+{
+    fy_dataset_t *set;
+    options.scale = 1.0 / 255;
+    FY_TRY(fy_dataset_synthetic_digits(samples, 1, &set));
+    fy_status_t status = fy_loader_create(device, set, &options, &parts->train);
+    if (status == FY_STATUS_OK) status = fy_loader_create(device, set, &options, &parts->test);
+    fy_dataset_destroy(set);
+    return status;
+}
+
+static inline void drop_parts(const parts_t *parts)
+{
+    fy_optimizer_destroy(parts->optimizer);
+    fy_model_destroy(parts->model);
+    fy_loader_destroy(parts->train);
+    fy_loader_destroy(parts->test);
+}
+
 /* ---- the bits of tensors, to compare ---- */
 
 typedef struct bits {

@@ -10,13 +10,6 @@
 
 enum { WIDTH = 320, SAMPLES = 36, BATCH = 8, STEPS = 40 };
 
-typedef struct parts {
-    fy_dataset_t *set;
-    fy_loader_t *loader;
-    fy_model_t *model;
-    fy_optimizer_t *optimizer;
-} parts_t;
-
 /* A network with everything that a step changes: parameters, running statistics, draws. */
 static fy_layer_t *make_layers(void)
 {
@@ -28,22 +21,12 @@ static fy_status_t make(fy_device_t *device, int is_resident, parts_t *p)
 {
     fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
     batches.batch = BATCH;
-    batches.scale = 1.0 / 255;
     batches.resident = is_resident;
     batches.workers = is_resident ? 0 : 1;
-    FY_TRY(fy_dataset_synthetic_digits(SAMPLES, 1, &p->set));
-    FY_TRY(fy_loader_create(device, p->set, &batches, &p->loader));
+    FY_TRY(make_batches(device, SAMPLES, batches, p));
     FY_TRY(fy_model_create(device, make_layers(), FY_DIMS(28, 28, 1), NULL, &p->model));
     fy_optimizer_options_t adam = optimizer_defaults(FY_OPTIMIZER_ADAM);
     return fy_optimizer_create_model(&adam, p->model, &p->optimizer);
-}
-
-static void destroy(parts_t *p)
-{
-    fy_optimizer_destroy(p->optimizer);
-    fy_model_destroy(p->model);
-    fy_loader_destroy(p->loader);
-    fy_dataset_destroy(p->set);
 }
 
 static fy_status_t train(const parts_t *p, int64_t max_steps)
@@ -51,7 +34,7 @@ static fy_status_t train(const parts_t *p, int64_t max_steps)
     fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
     options.epochs = 3;
     options.max_steps = max_steps;
-    return fy_train_run(p->model, p->optimizer, p->loader, NULL, &options, NULL);
+    return fy_train_run(p->model, p->optimizer, p->train, NULL, &options, NULL);
 }
 
 /* Everything that the sweep must restore. */
@@ -61,7 +44,7 @@ static bits_t look(const parts_t *p)
     fy_loader_info_t loader = FY_LOADER_INFO_INIT;
     const fy_model_info_t info = model_info(p->model);
     bits_t bits = bits_of(p->model, p->optimizer);
-    ts_ok(fy_loader_query(p->loader, &loader));
+    ts_ok(fy_loader_query(p->train, &loader));
     ts_ok(fy_optimizer_get(p->optimizer, &optimizer));
     add_tensor(&bits, info.grads);
     add_bytes(&bits, &optimizer.lr, sizeof optimizer.lr);
@@ -84,7 +67,7 @@ static void sweep(const parts_t *p, const fy_find_lr_options_t *options, fy_lr_p
                   fy_find_lr_result_t *result)
 {
     const bits_t before = look(p);
-    ts_ok(fy_train_find_lr(p->model, p->optimizer, p->loader, options, points, result));
+    ts_ok(fy_train_find_lr(p->model, p->optimizer, p->train, options, points, result));
     expect_bits(look(p), &before);
     free(before.bytes);
 }
@@ -110,7 +93,7 @@ TS_DEVICE_TEST(the_training_goes_on_as_before)
         const bits_t want = look(&plain);
         expect_bits(look(&swept), &want);
         free(want.bytes);
-        destroy(&swept), destroy(&plain);
+        drop_parts(&swept), drop_parts(&plain);
     }
 }
 
@@ -142,7 +125,7 @@ TS_DEVICE_TEST(a_rate_is_suggested)
     options.max_lr = 1e-5; /* too small to diverge */
     sweep(&p, &options, points, &result);
     assert_true(result.steps == STEPS && !result.is_diverged && points[STEPS - 1].lr == 1e-5);
-    destroy(&p);
+    drop_parts(&p);
 }
 
 TS_DEVICE_TEST(a_loss_that_is_no_number_ends_it_at_once)
@@ -157,7 +140,7 @@ TS_DEVICE_TEST(a_loss_that_is_no_number_ends_it_at_once)
     sweep(&p, &options, points, &result);
     assert_true(result.steps == 1 && result.is_diverged);
     assert_true(isnan(points[0].loss) && isnan(result.lr) && isnan(result.lowest_lr));
-    destroy(&p);
+    drop_parts(&p);
 }
 
 TS_DEVICE_TEST(it_stops_on_request)
@@ -172,7 +155,7 @@ TS_DEVICE_TEST(it_stops_on_request)
     fy_model_set_training(p.model, 0);
     sweep(&p, &options, points, &result);
     assert_true(result.steps == 1 && result.is_stopped && isnan(result.lr));
-    destroy(&p);
+    drop_parts(&p);
 }
 
 TS_DEVICE_TEST(impossible_sweeps_are_refused)
@@ -182,12 +165,12 @@ TS_DEVICE_TEST(impossible_sweeps_are_refused)
     fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
     ts_ok(make(ctx->device, 1, &p));
     const bits_t before = look(&p);
-#define REFUSES(change, text)                                                                \
-    do {                                                                                     \
-        fy_find_lr_options_t o = sweep_options();                                            \
-        change;                                                                              \
-        ts_fails_with(fy_train_find_lr(p.model, p.optimizer, p.loader, &o, points, &result), \
-                      INVALID_ARGUMENT, text);                                               \
+#define REFUSES(change, text)                                                               \
+    do {                                                                                    \
+        fy_find_lr_options_t o = sweep_options();                                           \
+        change;                                                                             \
+        ts_fails_with(fy_train_find_lr(p.model, p.optimizer, p.train, &o, points, &result), \
+                      INVALID_ARGUMENT, text);                                              \
     } while (0)
     REFUSES(o.min_lr = 0, "lr from 0 to 10");
     REFUSES(o.max_lr = o.min_lr, "the second above the first");
@@ -200,15 +183,15 @@ TS_DEVICE_TEST(impossible_sweeps_are_refused)
     REFUSES(o.clip_norm = -1, "clip_norm -1");
     REFUSES(o.loss = (fy_loss_kind_t)9, "no loss 9");
     const fy_find_lr_options_t options = sweep_options();
-    ts_fails(fy_train_find_lr(NULL, p.optimizer, p.loader, &options, points, &result),
+    ts_fails(fy_train_find_lr(NULL, p.optimizer, p.train, &options, points, &result),
              INVALID_ARGUMENT);
-    ts_fails(fy_train_find_lr(p.model, p.optimizer, p.loader, &options, NULL, &result),
+    ts_fails(fy_train_find_lr(p.model, p.optimizer, p.train, &options, NULL, &result),
              INVALID_ARGUMENT);
-    ts_fails(fy_train_find_lr(p.model, p.optimizer, p.loader, &options, points, NULL),
+    ts_fails(fy_train_find_lr(p.model, p.optimizer, p.train, &options, points, NULL),
              INVALID_ARGUMENT);
     expect_bits(look(&p), &before);
     free(before.bytes);
-    destroy(&p);
+    drop_parts(&p);
 }
 
 /* Each N-th allocation, pinned block, copy and launch of a sweep fails. Everything is restored,
@@ -232,7 +215,7 @@ TS_DEVICE_TEST(a_failed_sweep_restores)
             const bits_t before = look(&p);
             snprintf(script, sizeof script, kinds[k], n);
             ts_ok(fy__sim_set_faults(device->dev, script));
-            met = fy_train_find_lr(p.model, p.optimizer, p.loader, &options, points, &result) !=
+            met = fy_train_find_lr(p.model, p.optimizer, p.train, &options, points, &result) !=
                   FY_STATUS_OK;
             if (met) assert_true(fy_error_get()->text[0]);
             ts_ok(fy__sim_set_faults(device->dev, ""));
@@ -241,7 +224,7 @@ TS_DEVICE_TEST(a_failed_sweep_restores)
             changed += !has_same_bits(&before, &after);
             free(before.bytes);
             free(after.bytes);
-            destroy(&p);
+            drop_parts(&p);
             (void)!fy_device_wait(device, FY_FOREVER); /* reports what was not reported yet */
             assert_int_equal(ts_live(device), 0);
             fy_device_close(device);

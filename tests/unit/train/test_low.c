@@ -46,14 +46,12 @@ static void train(ts_ctx_t *ctx, run_t *r)
     fy_train_options_t how = FY_TRAIN_OPTIONS_INIT;
     fy_train_result_t result = FY_TRAIN_RESULT_INIT;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
-    fy_dataset_t *set;
-    fy_loader_t *batches;
+    parts_t parts = { 0 };
     fy_optimizer_t *optimizer;
     options.seed = 7;
     options.low = r->low;
     options.recompute = r->recompute;
     loader.batch = BATCH;
-    loader.scale = 1.0 / 255;
     fy_optimizer_options_t o = optimizer_defaults(r->kind);
     if (r->precision == FY_DTYPE_F16) o.loss_scaling = &scaling;
     how.epochs = 2;
@@ -62,9 +60,7 @@ static void train(ts_ctx_t *ctx, run_t *r)
     how.graph = r->graph;
     how.on_event = on_event;
     how.user = r;
-    ts_ok(fy_dataset_synthetic_digits(SAMPLES, 3, &set));
-    ts_ok(fy_loader_create(ctx->device, set, &loader, &batches));
-    fy_dataset_destroy(set);
+    ts_ok(make_batches(ctx->device, SAMPLES, loader, &parts));
     ts_ok(fy_model_open(ctx->device, r->model, &options, &r->net));
     ts_ok(fy_model_query(r->net, &info));
     if (r->is_plain)
@@ -73,7 +69,7 @@ static void train(ts_ctx_t *ctx, run_t *r)
         ts_ok(fy_optimizer_create_model(&o, r->net, &optimizer));
     const fy_autocast_info_t before = autocast();
     const uint64_t requests = ts_ledger(NULL).requests;
-    ts_ok(fy_train_run(r->net, optimizer, batches, NULL, &how, &result));
+    ts_ok(fy_train_run(r->net, optimizer, parts.train, NULL, &how, &result));
     r->requests = ts_ledger(NULL).requests - requests;
     r->casts = autocast().casts - before.casts;
     r->nbytes = autocast().nbytes - before.nbytes;
@@ -81,7 +77,7 @@ static void train(ts_ctx_t *ctx, run_t *r)
     add_tensor(&r->weights, info.values);
     fy_optimizer_destroy(optimizer);
     fy_model_destroy(r->net);
-    fy_loader_destroy(batches);
+    drop_parts(&parts);
 }
 
 /* `with` has a copy, `without` casts: the same losses and weights. */

@@ -111,10 +111,7 @@ enum { SAMPLES = 12, BATCH = 4 };
 typedef struct rank {
     int number;
     int64_t shards;
-    fy_dataset_t *set;
-    fy_loader_t *train, *test;
-    fy_model_t *model;
-    fy_optimizer_t *optimizer;
+    parts_t parts;
     fy_model_info_t info;
 } rank_t;
 
@@ -166,20 +163,18 @@ static fy_status_t on_collect(void *user, fy_tensor_t *part, fy_tensor_t *whole)
 static fy_status_t make(fy_device_t *device, rank_t *rank)
 {
     fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
+    parts_t *p = &rank->parts;
     batches.batch = BATCH;
-    batches.scale = 1.0 / 255;
     batches.rank = rank->number;
     batches.ranks = 2;
     fy_optimizer_options_t adam = optimizer_defaults(FY_OPTIMIZER_ADAM);
-    FY_TRY(fy_dataset_synthetic_digits(SAMPLES, 1, &rank->set));
-    FY_TRY(fy_loader_create(device, rank->set, &batches, &rank->train));
-    FY_TRY(fy_loader_create(device, rank->set, &batches, &rank->test));
-    FY_TRY(fy_model_open(device, "mnist2018", NULL, &rank->model));
-    FY_TRY(fy_model_query(rank->model, &rank->info));
-    if (!rank->shards) return fy_optimizer_create_model(&adam, rank->model, &rank->optimizer);
+    FY_TRY(make_batches(device, SAMPLES, batches, p));
+    FY_TRY(fy_model_open(device, "mnist2018", NULL, &p->model));
+    FY_TRY(fy_model_query(p->model, &rank->info));
+    if (!rank->shards) return fy_optimizer_create_model(&adam, p->model, &p->optimizer);
     const int64_t half = (int64_t)ts_info(rank->info.values).nelem / 2;
     const fy_optimizer_range_t ranges[] = { { 0, 64 }, { 64, half } };
-    return fy_optimizer_create_ranges(&adam, rank->model, 2, ranges, &rank->optimizer);
+    return fy_optimizer_create_ranges(&adam, p->model, 2, ranges, &p->optimizer);
 }
 
 static fy_status_t train(fy_device_t *device, rank_t *rank)
@@ -205,7 +200,8 @@ static fy_status_t train(fy_device_t *device, rank_t *rank)
     options.log_every = 2;
     options.clip_norm = 1;
     options.replicas = &calls;
-    return fy_train_run(rank->model, rank->optimizer, rank->train, rank->test, &options, NULL);
+    const parts_t *p = &rank->parts;
+    return fy_train_run(p->model, p->optimizer, p->train, p->test, &options, NULL);
 }
 
 enum { STEPS = SAMPLES / BATCH };
@@ -240,11 +236,7 @@ static fy_status_t one_rank(fy_device_t *device, int number, int64_t shards)
     const fy_scope_t scope = fy_scope_begin("rank");
     const fy_status_t status = train(device, &rank);
     const fy_error_t error = *fy_error_get();
-    fy_optimizer_destroy(rank.optimizer);
-    fy_model_destroy(rank.model);
-    fy_loader_destroy(rank.train);
-    fy_loader_destroy(rank.test);
-    fy_dataset_destroy(rank.set);
+    drop_parts(&rank.parts);
     fy_scope_end(scope, 0, NULL);
     assert_int_equal(ts_open_files(), files);
     const int count = remove_checkpoints();

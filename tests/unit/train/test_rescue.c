@@ -33,10 +33,7 @@ typedef struct rank {
     int arms_at, left;          /* after update arms_at, allocation `left` fails: host_memory.h */
     void (*at_loss)(void);      /* just before sum_grads fails; NULL: nothing */
     int64_t step;               /* of the last event */
-    fy_dataset_t *set;
-    fy_loader_t *loader;
-    fy_model_t *model;
-    fy_optimizer_t *optimizer;
+    parts_t parts;
     char text[1024];
 } rank_t;
 
@@ -81,23 +78,14 @@ static void make(rank_t *rank, fy_device_t *device)
 {
     fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
     fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
+    parts_t *p = &rank->parts;
     optimizer.lr = 0.1;
     batches.batch = BATCH;
-    batches.scale = 1.0 / 255;
     batches.rank = rank->number;
     batches.ranks = 2;
-    ts_ok(fy_dataset_synthetic_digits(SAMPLES, 1, &rank->set));
-    ts_ok(fy_loader_create(device, rank->set, &batches, &rank->loader));
-    ts_ok(fy_model_open(device, "mlp", NULL, &rank->model));
-    ts_ok(fy_optimizer_create_model(&optimizer, rank->model, &rank->optimizer));
-}
-
-static void end(rank_t *rank)
-{
-    fy_optimizer_destroy(rank->optimizer);
-    fy_model_destroy(rank->model);
-    fy_loader_destroy(rank->loader);
-    fy_dataset_destroy(rank->set);
+    ts_ok(make_batches(device, SAMPLES, batches, p));
+    ts_ok(fy_model_open(device, "mlp", NULL, &p->model));
+    ts_ok(fy_optimizer_create_model(&optimizer, p->model, &p->optimizer));
 }
 
 /* `rank` has number and faults; *out_failed: the armed allocation has failed. */
@@ -120,8 +108,8 @@ static fy_status_t train(rank_t *rank, fy_device_t *device, bool *out_failed)
     options.replicas = &replicas;
     options.on_event = on_event;
     options.user = rank;
-    const fy_status_t status =
-        fy_train_run(rank->model, rank->optimizer, rank->loader, NULL, &options, NULL);
+    const parts_t *p = &rank->parts;
+    const fy_status_t status = fy_train_run(p->model, p->optimizer, p->train, NULL, &options, NULL);
     *out_failed = rank->left >= 0 && ts_allocation_failed();
     ts_fail_allocation(-1);
     if (status != FY_STATUS_OK) snprintf(rank->text, sizeof rank->text, "%s", fy_error_get()->text);
@@ -138,7 +126,7 @@ static void check_file(rank_t *rank, fy_device_t *device, int step)
     fy_model_t *model = known_model(device, "mlp", NULL);
     ts_ok(fy_checkpoint_load(path_of(step), model, NULL, &progress));
     assert_int_equal(progress.step, step);
-    void *want = bytes_of(model_info(rank->model).values);
+    void *want = bytes_of(model_info(rank->parts.model).values);
     ts_expect_f32(model_info(model).values, want, ts_info(model_info(model).values).nelem);
     free(want);
     fy_model_destroy(model);
@@ -166,7 +154,7 @@ TS_TEST(a_checkpoint_that_failed_is_written_by_the_rescue)
                 check_file(&rank, device, EVERY);
             }
         }
-        end(&rank);
+        drop_parts(&rank.parts);
         fy_scope_end(scope, 0, NULL);
         remove_files();
     }
@@ -197,7 +185,7 @@ TS_TEST(a_rank_that_cannot_look_says_so)
         if (!is_unknown && !has(&rank, "Rank 0 wrote a checkpoint of update 3"))
             fail_msg("allocation %d: %s", left, rank.text);
         unknown += is_unknown;
-        end(&rank);
+        drop_parts(&rank.parts);
         fy_scope_end(scope, 0, NULL);
     }
     remove_files();
@@ -236,7 +224,7 @@ TS_TEST(a_rank_waits_for_an_ordinary_checkpoint)
         assert_true(exists(EVERY));
         if (is_late != has(&rank, "Rank 0 wrote a checkpoint of update 2"))
             fail_msg("%s", rank.text);
-        end(&rank);
+        drop_parts(&rank.parts);
         fy_scope_end(scope, 0, NULL);
         remove_files();
     }
@@ -261,7 +249,7 @@ TS_TEST(a_folder_that_cannot_be_read_is_reported)
     if (!has(&rank, "could not look for a checkpoint of update 1") ||
         !has(&rank, "Not a directory"))
         fail_msg("%s", rank.text);
-    end(&rank);
+    drop_parts(&rank.parts);
     fy_scope_end(scope, 0, NULL);
     fy_device_close(device);
     assert_int_equal(unlink(folder), 0);

@@ -1,44 +1,31 @@
 /* A small training on a simulated device whose N-th allocation, pinned block, event, copy or launch
  * fails, for many N. The failure is reported, nothing leaks, and the same training works on that
  * device afterwards. Not here: trainings without failures (test_trainer.c). */
-#include "tests/support/harness.h"
-
 #include <math.h>
 
-#include <ferry/train/train.h>
+#include "tests/unit/train/fixture.h"
 
 enum { SAMPLES = 12, BATCH = 4, STEPS = 3 };
-
-typedef struct parts {
-    fy_dataset_t *set;
-    fy_loader_t *loader, *test;
-    fy_model_t *model;
-    fy_optimizer_t *optimizer;
-} parts_t;
 
 static fy_status_t train(fy_device_t *device, int is_graph, parts_t *p)
 {
     fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
-    fy_optimizer_options_t adam;
+    fy_optimizer_options_t adam = optimizer_defaults(FY_OPTIMIZER_ADAM);
     fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
     fy_train_result_t result = FY_TRAIN_RESULT_INIT;
     batches.batch = BATCH;
-    batches.scale = 1.0 / 255;
-    FY_TRY(fy_dataset_synthetic_digits(SAMPLES, 1, &p->set));
-    FY_TRY(fy_loader_create(device, p->set, &batches, &p->loader));
-    FY_TRY(fy_loader_create(device, p->set, &batches, &p->test));
+    FY_TRY(make_batches(device, SAMPLES, batches, p));
     FY_TRY(fy_model_open(device, "mnist2018", NULL, &p->model));
     FY_TRY(fy_model_query(p->model, &info));
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
     if (is_graph) adam.loss_scaling = &scaling;
     FY_TRY(fy_optimizer_create(&adam, 1, &info.values, &info.grads, &p->optimizer));
     options.loss = FY_LOSS_NLL;
     options.log_every = 2;
     options.graph = is_graph;
     options.clip_norm = 1;
-    FY_TRY(fy_train_run(p->model, p->optimizer, p->loader, p->test, &options, &result));
+    FY_TRY(fy_train_run(p->model, p->optimizer, p->train, p->test, &options, &result));
     if (result.steps != STEPS || !isfinite(result.train_loss) || !isfinite(result.test_loss))
         return fy_error_set(FY_STATUS_CANCELLED, __FILE__, __LINE__, "%lld steps, losses %g, %g",
                             (long long)result.steps, result.train_loss, result.test_loss);
@@ -51,11 +38,7 @@ static fy_status_t try_once(fy_device_t *device, int is_graph)
     const fy_status_t status = train(device, is_graph, &p);
     if (status == FY_STATUS_CANCELLED) fail_msg("%s", fy_error_get()->text);
     if (status != FY_STATUS_OK) assert_true(fy_error_get()->text[0]);
-    fy_optimizer_destroy(p.optimizer);
-    fy_model_destroy(p.model);
-    fy_loader_destroy(p.loader);
-    fy_loader_destroy(p.test);
-    fy_dataset_destroy(p.set);
+    drop_parts(&p);
     (void)!fy_device_wait(device, FY_FOREVER); /* reports a failure that was not reported yet */
     assert_int_equal(ts_live(device), 0);
     return status;

@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
 """Writes rejects/*.images, *.labels and *.cifar10: one small file for each rule that a reader of data sets must refuse by,
 named after the rule; and good.images, good.labels, good.cifar10, which are taken. The build runs it (tests/unit/train/tests.cmake).
-With a second folder, tests/fuzz, it writes the corpora that fuzzing begins with, which are committed.
-Usage: make_dataset_rejects.py FOLDER [FUZZ_FOLDER]
-"""
+Usage: make_dataset_rejects.py FOLDER"""
 
 import gzip
-import os
 import struct
 import sys
 
@@ -106,33 +103,3 @@ files.update(
 for name, data in files.items():
     with open(sys.argv[1] + "/" + name, "wb") as out:
         out.write(data)
-
-# fuzz_idx takes the length of the images (two bytes), then images, then labels; fuzz_table a byte
-# of options first.
-pairs = {
-    "plain": (images, labels),
-    "packed": (packed(images), packed(labels)),
-    "mixed": (images, packed(labels)),
-    "colour": (idx([1, 1, 2, 3], range(6)), idx([1], [9])),
-    "members": (packed(images[:9]) + packed(images[9:]), labels),
-}
-corpora = {
-    "idx": {n: struct.pack("<H", len(i)) + i + l for n, (i, l) in pairs.items()},
-    "cifar10": {
-        "plain": record(7),
-        "packed": packed(record(1) + record(2)),
-        "members": packed(record(3)) + packed(record(4)),
-    },
-    "table": {
-        "runs": b"\x001 2\n3 4\n",
-        "commas": b"\0-1.5e3,2\r\n# x\r\n.5,+4\r\n",
-        "tabs": b"\x02x\ty\n1\t2\n",
-        "mark": b"\x01\xef\xbb\xbf1;2\n",
-    },
-}
-for reader, inputs in corpora.items() if len(sys.argv) > 2 else []:
-    folder = sys.argv[2] + "/corpus_" + reader
-    os.makedirs(folder, exist_ok=True)
-    for name, data in inputs.items():
-        with open(folder + "/" + name, "wb") as out:
-            out.write(data)
