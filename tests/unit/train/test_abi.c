@@ -8,6 +8,7 @@
 
 static fy_device_t *host;
 static fy_dataset_t *digits;
+static fy_loader_t *loader;
 static fy_model_t *model;
 static fy_optimizer_t *optimizer;
 static const char *weights;
@@ -56,20 +57,9 @@ static fy_status_t schedule_lr(void *given)
 {
     return fy_schedule_lr(given, 0) >= 0 ? FY_STATUS_OK : fy_error_get()->status;
 }
-static fy_loader_t *make_loader(void)
-{
-    fy_loader_t *loader;
-    fy_loader_options_t resident = FY_LOADER_OPTIONS_INIT;
-    resident.scale = 1.0 / 255;
-    ts_ok(fy_loader_create(host, digits, &resident, &loader));
-    return loader;
-}
 static fy_status_t train(const fy_train_options_t *options, fy_train_result_t *result)
 {
-    fy_loader_t *loader = make_loader();
-    const fy_status_t status = fy_train_run(model, optimizer, loader, NULL, options, result);
-    fy_loader_destroy(loader);
-    return status;
+    return fy_train_run(model, optimizer, loader, NULL, options, result);
 }
 static fy_status_t train_options(void *given) { return train(given, NULL); }
 static fy_status_t train_result(void *given) { return train(NULL, given); }
@@ -85,11 +75,8 @@ static fy_status_t model_sync_norms(void *given)
 }
 static fy_status_t find_lr(const fy_find_lr_options_t *options, fy_find_lr_result_t *result)
 {
-    fy_loader_t *loader = make_loader();
     fy_lr_point_t points[100];
-    const fy_status_t status = fy_train_find_lr(model, optimizer, loader, options, points, result);
-    fy_loader_destroy(loader);
-    return status;
+    return fy_train_find_lr(model, optimizer, loader, options, points, result);
 }
 static fy_status_t open_mlp(fy_device_t *device, const fy_model_options_t *options, void *user,
                             fy_model_t **out_model)
@@ -130,13 +117,7 @@ static fy_status_t checkpoint_load(void *given)
     return fy_checkpoint_load(folder, model, optimizer, given);
 }
 static fy_status_t dataset_query(void *given) { return fy_dataset_query(digits, given); }
-static fy_status_t loader_query(void *given)
-{
-    fy_loader_t *loader = make_loader();
-    const fy_status_t status = fy_loader_query(loader, given);
-    fy_loader_destroy(loader);
-    return status;
-}
+static fy_status_t loader_query(void *given) { return fy_loader_query(loader, given); }
 static fy_status_t model_query(void *given) { return fy_model_query(model, given); }
 static fy_status_t model_layer(void *given) { return fy_model_layer(model, 0, given); }
 static fy_status_t model_param(void *given) { return fy_model_param(model, 0, given); }
@@ -232,10 +213,13 @@ TS_TEST(defaults_write_what_the_caller_has_room_for)
 static int begin(void **state)
 {
     fy_optimizer_options_t options = FY_OPTIMIZER_OPTIONS_INIT;
+    fy_loader_options_t scaled = FY_LOADER_OPTIONS_INIT;
+    scaled.scale = 1.0 / 255;
     host = fy_device_host();
     if (make_folder(state)) return 1;
     weights = in_folder("weights.safetensors");
     ts_ok(fy_dataset_synthetic_digits(64, 1, &digits));
+    ts_ok(fy_loader_create(host, digits, &scaled, &loader));
     ts_ok(fy_model_open(host, "mlp", NULL, &model));
     const fy_model_info_t info = model_info(model);
     ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &optimizer));
@@ -247,6 +231,7 @@ static int end(void **state)
 {
     fy_optimizer_destroy(optimizer);
     fy_model_destroy(model);
+    fy_loader_destroy(loader);
     fy_dataset_destroy(digits);
     return drop_folder(state);
 }
