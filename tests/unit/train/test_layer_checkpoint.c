@@ -5,7 +5,7 @@
  * (test_random_plans.c). */
 #include <stdbool.h>
 
-#include "tests/unit/train/fixture.h"
+#include "tests/unit/train/descent.h"
 #include "tests/unit/train/layers.h"
 #include "tests/support/sweep.h"
 
@@ -65,59 +65,17 @@ static fy_status_t make_net(fy_device_t *device, const way_t *way, fy_model_t **
 
 /* ---- training it ---- */
 
-typedef struct training {
-    const way_t *way;
-    fy_model_t *model;
-    fy_model_info_t info;
-    fy_tape_t *tape;
-    fy_tensor_t *x, *y;
-    uint64_t kept; /* bytes before the last backward */
-} training_t;
-
-static fy_status_t step(training_t *training)
-{
-    fy_tensor_t *logits, *loss;
-    const fy_scope_t scope = fy_scope_begin("step");
-    FY_TRY(fy_autocast_set(training->way->precision));
-    FY_TRY(fy_tape_begin(training->tape));
-    FY_TRY(fy_model_forward(training->model, training->x, &logits));
-    FY_TRY(fy_cross_entropy(logits, training->y, FY_REDUCTION_MEAN, &loss));
-    training->kept = ts_live(training->info.device);
-    FY_TRY(fy_model_backward(training->model, training->tape, loss, NULL));
-    FY_TRY(fy_axpy(training->info.values, -0.05, training->info.grads));
-    fy_scope_end(scope, 0, NULL);
-    return FY_STATUS_OK;
-}
-
-static fy_status_t prepare(fy_device_t *device, training_t *training)
+static fy_status_t prepare(fy_device_t *device, const way_t *way, descent_t *d)
 {
     fy_tensor_t *rng;
-    training->info = (fy_model_info_t)FY_MODEL_INFO_INIT;
-    FY_TRY(fy_model_query(training->model, &training->info));
+    d->precision = way->precision;
+    FY_TRY(make_net(device, way, &d->model));
     FY_TRY(fy_rng_create(device, 4, &rng));
-    FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(BATCH, SIZE, SIZE, 3), -1, 1, &training->x));
-    FY_TRY(fy_arange(device, FY_DTYPE_I64, 0, 1, BATCH, &training->y));
-    FY_TRY(fy_tape_create(&training->tape));
-    return fy_model_watch(training->model, training->tape);
+    FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(BATCH, SIZE, SIZE, 3), -1, 1, &d->x));
+    FY_TRY(fy_arange(device, FY_DTYPE_I64, 0, 1, BATCH, &d->y));
+    return descent_begin(d);
 }
 
-static fy_status_t train(fy_device_t *device, training_t *training)
-{
-    fy_graph_t *graph = NULL;
-    fy_status_t status = FY_STATUS_OK;
-    FY_TRY(prepare(device, training));
-    if (training->way->is_graph) {
-        FY_TRY(fy_graph_begin(device));
-        FY_TRY(step(training));
-        FY_TRY(fy_graph_end(&graph));
-    }
-    for (int i = 0; i < STEPS && status == FY_STATUS_OK; i++)
-        status = graph ? fy_graph_replay(graph, NULL) : step(training);
-    fy_graph_destroy(graph);
-    return status;
-}
-
-/* Every byte that a training changes, then the results in evaluation. */
 typedef struct state {
     bits_t bits;
     uint64_t kept;
@@ -125,18 +83,19 @@ typedef struct state {
 
 static void train_whole(ts_ctx_t *ctx, const way_t *way, state_t *out)
 {
-    training_t training = { .way = way };
-    fy_tensor_t *logits;
+    descent_t d = { 0 };
+    fy_graph_t *graph = NULL;
     const fy_scope_t scope = fy_scope_begin("train");
-    ts_ok(make_net(ctx->device, way, &training.model));
-    ts_ok(train(ctx->device, &training));
-    fy_model_set_training(training.model, 0);
-    ts_ok(fy_model_forward(training.model, training.x, &logits));
-    out->bits = bits_of(training.model, NULL);
-    add_tensor(&out->bits, training.info.grads);
-    add_tensor(&out->bits, logits);
-    out->kept = training.kept;
-    fy_model_destroy(training.model);
+    ts_ok(prepare(ctx->device, way, &d));
+    if (way->is_graph) {
+        ts_ok(fy_graph_begin(ctx->device));
+        ts_ok(descent_step(&d));
+        graph = ts_graph_end();
+    }
+    for (int i = 0; i < STEPS; i++) ts_ok(graph ? fy_graph_replay(graph, NULL) : descent_step(&d));
+    fy_graph_destroy(graph);
+    *out = (state_t){ descent_bits(&d), d.kept };
+    fy_model_destroy(d.model);
     fy_scope_end(scope, 0, NULL);
 }
 
@@ -245,13 +204,12 @@ TS_DEVICE_TEST(refusals_name_the_cause)
 static fy_status_t program(fy_device_t *device)
 {
     static const way_t way = { "both", .precision = FY_DTYPE_F32, .recompute = 3 };
-    training_t training = { .way = &way };
+    descent_t d = { 0 };
     const fy_scope_t scope = fy_scope_begin("program");
-    fy_status_t status = make_net(device, &way, &training.model);
-    if (status == FY_STATUS_OK) status = prepare(device, &training);
-    if (status == FY_STATUS_OK) status = step(&training);
+    fy_status_t status = prepare(device, &way, &d);
+    if (status == FY_STATUS_OK) status = descent_step(&d);
     fy_scope_end(scope, 0, NULL);
-    fy_model_destroy(training.model);
+    fy_model_destroy(d.model);
     return status;
 }
 

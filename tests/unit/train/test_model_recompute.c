@@ -1,7 +1,7 @@
 /* fy_model_options_t.recompute: the same weights, buffers and generator after training steps, bit
  * for bit, with fewer bytes kept for the backward, and no device allocation in a steady step.
  * Not here: fy_tape_recompute itself (tests/unit/ops/test_recompute.c). */
-#include "tests/unit/train/fixture.h"
+#include "tests/unit/train/descent.h"
 
 enum { BATCH = 4, STEPS = 4, STEADY = 2 };
 enum { CHEAP = 1000, OFFLOAD = 2000 }; /* added to `recompute`: recompute_cheap; offload, too */
@@ -21,35 +21,23 @@ static given_t given;
 static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
 {
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
-    fy_tensor_t *x, *y, *logits, *loss;
+    descent_t d = { 0 };
     uint64_t allocs = 0;
     const fy_scope_t scope = fy_scope_begin("train");
     options.recompute_cheap = recompute >= CHEAP;
     options.recompute = recompute < OFFLOAD ? recompute % CHEAP : 0;
     options.offload = recompute < OFFLOAD ? 0 : recompute % CHEAP;
     options.nsegments = given.count, options.segments = given.segments;
-    model_batch(ctx->device, name, BATCH, &x, &y);
-    fy_model_t *model = known_model(ctx->device, name, &options);
-    const fy_model_info_t info = model_info(model);
-    fy_tape_t *tape = watch(model);
+    model_batch(ctx->device, name, BATCH, &d.x, &d.y);
+    d.model = known_model(ctx->device, name, &options);
+    ts_ok(descent_begin(&d));
     for (int i = 0; i < STEPS; i++) {
-        const fy_scope_t step = fy_scope_begin("step");
         if (i == STEADY) allocs = ts_ledger(NULL).device_allocs;
-        ts_ok(fy_tape_begin(tape));
-        ts_ok(fy_model_forward(model, x, &logits));
-        ts_ok(fy_cross_entropy(logits, y, FY_REDUCTION_MEAN, &loss));
-        out->kept = ts_live(ctx->device);
-        ts_ok(fy_model_backward(model, tape, loss, NULL));
-        ts_ok(fy_axpy(info.values, -0.05, info.grads));
-        fy_scope_end(step, 0, NULL);
+        ts_ok(descent_step(&d));
     }
     assert_int_equal(ts_ledger(NULL).device_allocs, allocs);
-    fy_model_set_training(model, 0);
-    ts_ok(fy_model_forward(model, x, &logits)); /* segments without a record */
-    out->bits = bits_of(model, NULL);
-    add_tensor(&out->bits, info.grads);
-    add_tensor(&out->bits, logits);
-    fy_model_destroy(model);
+    *out = (state_t){ descent_bits(&d), d.kept }; /* segments without a record, too */
+    fy_model_destroy(d.model);
     fy_scope_end(scope, 0, NULL);
 }
 

@@ -1,10 +1,8 @@
 /* fy_segments_fit: what it finds fits the limit to the byte, on a device that has no more, with
  * no more operations than segments of equal results; what it refuses; and host memory that is
  * refused. */
-#include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
-
-#include <ferry/train/train.h>
+#include "tests/unit/train/descent.h"
 
 enum { BATCH = 64 };
 static const char model_spec[] = "resnet18:size=32";
@@ -18,26 +16,14 @@ static fy_status_t open_model(fy_device_t *device, const fy_model_options_t *opt
 
 static fy_status_t train(fy_model_t *model, int64_t batch)
 {
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    fy_tensor_t *x, *y, *logits, *loss;
-    fy_tape_t *tape;
+    descent_t d = { .model = model };
     int rank;
     int64_t dims[FY_MAX_RANK] = { batch };
-    FY_TRY(fy_model_query(model, &info));
+    FY_TRY(descent_begin(&d));
     FY_TRY(fy_model_sample_shape(model_spec, &rank, dims + 1));
-    FY_TRY(fy_zeros(info.device, FY_DTYPE_F32, rank + 1, dims, &x));
-    FY_TRY(fy_zeros(info.device, FY_DTYPE_I64, FY_DIMS(batch), &y));
-    FY_TRY(fy_tape_create(&tape));
-    FY_TRY(fy_model_watch(model, tape));
-    for (int i = 0; i < 2; i++) {
-        const fy_scope_t step = fy_scope_begin("step");
-        FY_TRY(fy_tape_begin(tape));
-        FY_TRY(fy_model_forward(model, x, &logits));
-        FY_TRY(fy_cross_entropy(logits, y, FY_REDUCTION_MEAN, &loss));
-        FY_TRY(fy_model_backward(model, tape, loss, NULL));
-        FY_TRY(fy_axpy(info.values, -0.05, info.grads));
-        fy_scope_end(step, 0, NULL);
-    }
+    FY_TRY(fy_zeros(d.info.device, FY_DTYPE_F32, rank + 1, dims, &d.x));
+    FY_TRY(fy_zeros(d.info.device, FY_DTYPE_I64, FY_DIMS(batch), &d.y));
+    for (int i = 0; i < 2; i++) FY_TRY(descent_step(&d));
     return FY_STATUS_OK;
 }
 
