@@ -1,4 +1,5 @@
-/* Steps of gradient descent, for tests of what a model keeps for its backward. Not a test. */
+/* Steps of a training, by an optimizer or by plain gradient descent, for tests of what a model keeps
+ * for its backward, and of failures. Not a test. */
 #ifndef FERRY_TESTS_UNIT_TRAIN_DESCENT_H_
 #define FERRY_TESTS_UNIT_TRAIN_DESCENT_H_
 
@@ -8,6 +9,7 @@ typedef struct descent {
     fy_model_t *model;
     fy_tensor_t *x, *y; /* the batch of every step */
     fy_dtype_t precision;
+    fy_optimizer_t *optimizer; /* or NULL */
     fy_model_info_t info;
     fy_tape_t *tape;
     uint64_t kept; /* bytes before the last backward */
@@ -24,15 +26,19 @@ static inline fy_status_t descent_begin(descent_t *d)
 
 static inline fy_status_t descent_step(descent_t *d)
 {
-    fy_tensor_t *logits, *loss;
+    fy_tensor_t *logits, *loss, *seed = NULL;
+    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
     const fy_scope_t scope = fy_scope_begin("step");
     FY_TRY(fy_autocast_set(d->precision));
     FY_TRY(fy_tape_begin(d->tape));
     FY_TRY(fy_model_forward(d->model, d->x, &logits));
     FY_TRY(fy_cross_entropy(logits, d->y, FY_REDUCTION_MEAN, &loss));
     d->kept = ts_live(d->info.device);
-    FY_TRY(fy_model_backward(d->model, d->tape, loss, NULL));
-    FY_TRY(fy_axpy(d->info.values, -0.05, d->info.grads));
+    if (d->optimizer) FY_TRY(fy_optimizer_seed(d->optimizer, FY_DTYPE_F32, &seed));
+    options.seed = seed;
+    FY_TRY(fy_model_backward(d->model, d->tape, loss, &options));
+    FY_TRY(d->optimizer ? fy_optimizer_step(d->optimizer)
+                        : fy_axpy(d->info.values, -0.05, d->info.grads));
     fy_scope_end(scope, 0, NULL);
     return FY_STATUS_OK;
 }

@@ -58,6 +58,12 @@ static fy_loader_t *make(ts_ctx_t *ctx, const fy_loader_options_t *options)
     return loader;
 }
 
+static fy_loader_t *make_way(ts_ctx_t *ctx, size_t way)
+{
+    const fy_loader_options_t options = options_of(way);
+    return make(ctx, &options);
+}
+
 typedef struct batch {
     int64_t rows;
     float x[BATCH * PIXELS];
@@ -147,8 +153,7 @@ TS_DEVICE_TEST(every_way_gives_the_same_batches)
 {
     static batch_t want[3][STEPS];
     for (size_t w = 0; w < NWAYS; w++) {
-        fy_loader_options_t options = options_of(w);
-        fy_loader_t *loader = make(ctx, &options);
+        fy_loader_t *loader = make_way(ctx, w);
         assert_int_equal(query(loader).is_resident, ways[w].resident);
         assert_int_equal(query(loader).workers, ways[w].workers);
         assert_int_equal(query(loader).steps, STEPS);
@@ -193,8 +198,7 @@ TS_DEVICE_TEST(seeking_finds_the_same_batches)
                                      { 1, STEPS }, { 7, 1 }, { 2, 0 } };
     fy_loader_options_t plain = options_of(0);
     for (size_t w = 0; w < NWAYS; w++) {
-        fy_loader_options_t options = options_of(w);
-        fy_loader_t *loader = make(ctx, &options);
+        fy_loader_t *loader = make_way(ctx, w);
         skip_batches(loader, 3);
         for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
             ts_ok(fy_loader_seek(loader, places[p][0], places[p][1]));
@@ -339,8 +343,7 @@ TS_DEVICE_TEST(a_loader_can_be_destroyed_at_any_moment)
 {
     for (int taken = 0; taken < 12; taken++)
         for (size_t w = 0; w < NWAYS; w++) {
-            fy_loader_options_t options = options_of(w);
-            fy_loader_t *loader = make(ctx, &options);
+            fy_loader_t *loader = make_way(ctx, w);
             fy_scope_t scope = fy_scope_begin("steps");
             fy_tensor_t *x, *y;
             for (int i = 0; i < taken; i++) ts_ok(fy_loader_next(loader, &x, &y));
@@ -436,8 +439,7 @@ TS_DEVICE_TEST(no_unrequested_batch_is_uploaded)
         assert_int_equal(uploaded(ctx, w, 3, 5), 5); /* a request for more batches is no failure */
         assert_int_equal(uploaded(ctx, w, STEPS + 2, STEPS + 1 + 2), STEPS + 2);
     }
-    fy_loader_options_t options = options_of(2);
-    fy_loader_t *loader = make(ctx, &options);
+    fy_loader_t *loader = make_way(ctx, 2);
     ts_ok(fy_loader_limit(loader, INT64_MAX));
     ts_fails(fy_loader_limit(loader, -1), INVALID_ARGUMENT);
     ts_fails(fy_loader_limit(NULL, 1), INVALID_ARGUMENT);
@@ -458,8 +460,7 @@ static void child(fy_loader_t *loader)
 TS_DEVICE_TEST(a_forked_child_is_refused)
 {
     for (size_t w = 1; w < 5; w++) {
-        fy_loader_options_t options = options_of(w);
-        fy_loader_t *loader = make(ctx, &options);
+        fy_loader_t *loader = make_way(ctx, w);
         skip_batches(loader, 1);
         fflush(NULL);
         pid_t pid = fork();

@@ -1,10 +1,8 @@
 /* Steps of models in half precision while things fail: a copy of f32 parameters, stepped and read
  * by autocast, with loss scaling; parameters in half precision. After each failure nothing leaks,
  * and the next run works. Not here: results (test_low.c). */
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
 #include "tests/support/sweep.h"
+#include "tests/unit/train/descent.h"
 #include "tests/unit/train/layers.h"
 
 enum { BATCH = 4, INPUTS = 12, CLASSES = 3 };
@@ -20,48 +18,34 @@ static fy_status_t make_model(fy_device_t *device, fy_dtype_t dtype, fy_dtype_t 
     return fy_model_create(device, layer, 1, (int64_t[]){ INPUTS }, &options, out_model);
 }
 
-static fy_status_t steps(fy_model_t *model, fy_optimizer_t *optimizer, fy_device_t *device,
-                         fy_dtype_t dtype)
+static fy_status_t steps(descent_t *d, fy_device_t *device, fy_dtype_t dtype)
 {
-    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
     fy_param_t param = FY_PARAM_INIT;
-    fy_tensor_t *x, *y, *targets, *loss, *seed;
-    fy_tape_t *tape;
     int64_t skipped;
-    FY_TRY(fy_full(device, dtype, FY_DIMS(BATCH, INPUTS), 0.5, &x));
-    FY_TRY(fy_zeros(device, FY_DTYPE_I64, FY_DIMS(BATCH), &targets));
-    FY_TRY(fy_tape_create(&tape));
-    FY_TRY(fy_model_watch(model, tape));
-    FY_TRY(fy_model_param(model, 0, &param));
+    FY_TRY(fy_full(device, dtype, FY_DIMS(BATCH, INPUTS), 0.5, &d->x));
+    FY_TRY(fy_zeros(device, FY_DTYPE_I64, FY_DIMS(BATCH), &d->y));
+    FY_TRY(descent_begin(d));
+    FY_TRY(fy_model_param(d->model, 0, &param));
     for (int t = 0; t < 3; t++) {
-        FY_TRY(fy_tape_begin(tape));
-        FY_TRY(fy_model_forward(model, x, &y));
-        FY_TRY(fy_cross_entropy(y, targets, FY_REDUCTION_MEAN, &loss));
-        FY_TRY(fy_optimizer_seed(optimizer, FY_DTYPE_F32, &seed));
-        options.seed = seed;
-        FY_TRY(fy_model_backward(model, tape, loss, &options));
-        FY_TRY(fy_optimizer_step(optimizer));
+        FY_TRY(descent_step(d));
         if (t == 1) FY_TRY(fy_fill(param.value, 0.25)); /* the copy is cast before its next use */
     }
-    return fy_optimizer_query_skipped(optimizer, &skipped);
+    return fy_optimizer_query_skipped(d->optimizer, &skipped);
 }
 
 static fy_status_t program(fy_device_t *device, fy_dtype_t dtype, fy_dtype_t low)
 {
     const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
-    fy_optimizer_options_t o;
-    fy_optimizer_t *optimizer = NULL;
-    fy_model_t *model = NULL;
-    fy_optimizer_defaults(FY_OPTIMIZER_LAMB, &o, sizeof o);
+    fy_optimizer_options_t o = optimizer_defaults(FY_OPTIMIZER_LAMB);
+    descent_t d = { .precision = low };
     if (low != FY_DTYPE_F32) o.loss_scaling = &scaling;
     const fy_scope_t scope = fy_scope_begin("program");
-    fy_status_t status = fy_autocast_set(low);
-    if (status == FY_STATUS_OK) status = make_model(device, dtype, low, &model);
-    if (status == FY_STATUS_OK) status = fy_optimizer_create_model(&o, model, &optimizer);
-    if (status == FY_STATUS_OK) status = steps(model, optimizer, device, dtype);
+    fy_status_t status = make_model(device, dtype, low, &d.model);
+    if (status == FY_STATUS_OK) status = fy_optimizer_create_model(&o, d.model, &d.optimizer);
+    if (status == FY_STATUS_OK) status = steps(&d, device, dtype);
     fy_scope_end(scope, 0, NULL);
-    fy_optimizer_destroy(optimizer);
-    fy_model_destroy(model);
+    fy_optimizer_destroy(d.optimizer);
+    fy_model_destroy(d.model);
     return status;
 }
 

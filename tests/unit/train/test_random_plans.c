@@ -6,10 +6,8 @@
  * without training (property/test_fused.c). */
 #include <inttypes.h>
 
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
 #include "tests/support/value.h"
+#include "tests/unit/train/descent.h"
 #include "tests/unit/train/layers.h"
 
 enum { LAYERS = 24, SIZE = 8, CLASSES = 10, MOST_BATCH = 9 };
@@ -122,24 +120,6 @@ static fy_layer_t *make_net(program_t *p)
 
 /* ---- a run: two steps, then a recorded one twice ---- */
 
-static fy_status_t step(const program_t *p, fy_model_t *model, fy_optimizer_t *optimizer,
-                        fy_tape_t *tape, fy_tensor_t *x, fy_tensor_t *y)
-{
-    fy_tensor_t *logits, *loss, *seed;
-    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
-    fy_scope_t scope = fy_scope_begin("step");
-    FY_TRY(fy_autocast_set(p->precision));
-    FY_TRY(fy_tape_begin(tape));
-    FY_TRY(fy_model_forward(model, x, &logits));
-    FY_TRY(fy_cross_entropy(logits, y, FY_REDUCTION_MEAN, &loss));
-    FY_TRY(fy_optimizer_seed(optimizer, FY_DTYPE_F32, &seed));
-    options.seed = seed;
-    FY_TRY(fy_model_backward(model, tape, loss, &options));
-    FY_TRY(fy_optimizer_step(optimizer));
-    fy_scope_end(scope, 0, NULL);
-    return FY_STATUS_OK;
-}
-
 static fy_status_t open_model(fy_device_t *device, program_t *p, fy_model_t **out_model)
 {
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
@@ -153,18 +133,16 @@ static fy_status_t open_model(fy_device_t *device, program_t *p, fy_model_t **ou
 static fy_status_t train(fy_device_t *device, program_t *p, fy_model_t *model,
                          fy_optimizer_t *optimizer, int64_t batch)
 {
-    fy_tensor_t *x, *y;
-    fy_tape_t *tape;
+    descent_t d = { .model = model, .precision = p->precision, .optimizer = optimizer };
     fy_graph_t *graph;
     fy_graph_info_t info = FY_GRAPH_INFO_INIT;
-    FY_TRY(fy_tape_create(&tape));
-    FY_TRY(fy_model_watch(model, tape));
-    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(batch, SIZE, SIZE, 3), &x));
-    FY_TRY(fy_zeros(device, FY_DTYPE_I32, FY_DIMS(batch), &y));
-    for (int i = 0; i < 2; i++) FY_TRY(step(p, model, optimizer, tape, x, y));
+    FY_TRY(descent_begin(&d));
+    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(batch, SIZE, SIZE, 3), &d.x));
+    FY_TRY(fy_zeros(device, FY_DTYPE_I32, FY_DIMS(batch), &d.y));
+    for (int i = 0; i < 2; i++) FY_TRY(descent_step(&d));
     if (!p->is_graph) return FY_STATUS_OK;
     FY_TRY(fy_graph_begin(device));
-    FY_TRY(step(p, model, optimizer, tape, x, y));
+    FY_TRY(descent_step(&d));
     FY_TRY(fy_graph_end(&graph));
     FY_TRY(fy_graph_query(graph, &info));
     p->fused_calls = info.fused_calls;
