@@ -18,6 +18,7 @@
 #endif
 #include "backends/cuda/nccl_library.h"
 #include "backends/kernels/kernels.h"
+#include "runtime/base/dtype.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
 enum { FAKE_DEVICES = 2, FAKE_PROCESSORS = 4 };
@@ -119,8 +120,9 @@ void fake_capture_drop(CUstream stream);
 int64_t fake_graphs_live(int is_exec);
 void fake_graphs_close(CUcontext context, int lost);
 /* ---- kernels ---- */
-/* Bytes of an element; 0: no dtype. */
-uint64_t fake_size_of(int32_t dtype);
+/* Element i of float dtype; `fake_write` rounds once. */
+double fake_read(fy_dtype_t dtype, const void *data, int64_t i);
+void fake_write(fy_dtype_t dtype, void *data, int64_t i, double x);
 /* Dense, uninitialised, with the dims of `like`; the caller frees data. */
 fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
 /* The operand with host addresses. 0: an element of it is not in memory that the device may use. */

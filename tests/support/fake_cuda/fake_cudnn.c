@@ -284,33 +284,17 @@ HEURISTIC(cudnnGetConvolutionBackwardFilterAlgorithm_v7, cudnnConvolutionBwdFilt
           OFFER(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, SCRATCH, CUDNN_DETERMINISTIC,
                 CUDNN_DEFAULT_MATH))
 
-static size_t size_of(cudnnDataType_t type)
+static fy_dtype_t dtype_of(cudnnDataType_t type)
 {
-    return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
-}
-
-static double get(const void *data, cudnnDataType_t type, int64_t i)
-{
-    switch (type) {
-    case CUDNN_DATA_DOUBLE: return ((const double *)data)[i];
-    case CUDNN_DATA_HALF: return fy__f32_from_f16(((const uint16_t *)data)[i]);
-    case CUDNN_DATA_BFLOAT16: return fy__f32_from_bf16(((const uint16_t *)data)[i]);
-    default: return ((const float *)data)[i];
-    }
-}
-static void set(void *data, cudnnDataType_t type, int64_t i, double x)
-{
-    switch (type) {
-    case CUDNN_DATA_DOUBLE: ((double *)data)[i] = x; return;
-    case CUDNN_DATA_HALF: ((uint16_t *)data)[i] = fy__f16_from_f32((float)x); return;
-    case CUDNN_DATA_BFLOAT16: ((uint16_t *)data)[i] = fy__bf16_from_f32((float)x); return;
-    default: ((float *)data)[i] = (float)x;
-    }
+    return type == CUDNN_DATA_DOUBLE  ? FY_DTYPE_F64
+           : type == CUDNN_DATA_FLOAT ? FY_DTYPE_F32
+           : type == CUDNN_DATA_HALF  ? FY_DTYPE_F16
+                                      : FY_DTYPE_BF16;
 }
 
 static double factor(const problem_t *p, const void *data, int64_t i)
 {
-    const double x = get(data, p->x->type, i);
+    const double x = fake_read(dtype_of(p->x->type), data, i);
     if (p->x->type != CUDNN_DATA_FLOAT || p->conv->math == CUDNN_FMA_MATH) return x;
     return fy__f32_of_bits(fy__bits_of_f32((float)x) & ~0x1fffu);
 }
@@ -397,19 +381,22 @@ static CUresult run_convolution(CUcontext context, const void *given)
     int whole = c->nbytes == 0 ||
                 fake_translate(context->device, (uint64_t)(uintptr_t)c->scratch, c->nbytes) != NULL;
     for (int i = 0; i < 3; i++) {
-        data[i] = fake_translate(context->device, (uint64_t)(uintptr_t)addresses[i],
-                                 (uint64_t)count_of(desc[i]) * size_of(desc[i]->type));
+        data[i] =
+            fake_translate(context->device, (uint64_t)(uintptr_t)addresses[i],
+                           (uint64_t)count_of(desc[i]) * fy_dtype_size(dtype_of(desc[i]->type)));
         whole &= data[i] != NULL;
     }
     if (c->bias_desc != NULL) {
         bias = fake_translate(context->device, (uint64_t)(uintptr_t)c->bias,
-                              (uint64_t)count_of(&work->bias_desc) * size_of(p.x->type));
+                              (uint64_t)count_of(&work->bias_desc) *
+                                  fy_dtype_size(dtype_of(p.x->type)));
         whole &= bias != NULL;
     }
     if (!whole) return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
     fake_spend("cudnn");
     const int at = c->kind == 0 ? 2 : c->kind == 1 ? 0 : 1;
     const int64_t n = count_of(desc[at]);
+    const fy_dtype_t dtype = dtype_of(p.x->type);
     double *parts[3], *sums;
     for (int i = 0; i < 3; i++)
         parts[i] = i == at ? calloc((size_t)n, sizeof *sums) : factors(&p, data[i], desc[i]);
@@ -417,9 +404,9 @@ static CUresult run_convolution(CUcontext context, const void *given)
     sums = parts[at];
     for (int64_t i = 0; i < n; i++) {
         double sum = sums[i];
-        if (work->keep != 0) sum += work->keep * get(data[at], desc[at]->type, i);
-        if (bias != NULL) sum += get(bias, desc[at]->type, i % p.y->dims[1]);
-        set(data[at], desc[at]->type, i, sum);
+        if (work->keep != 0) sum += work->keep * fake_read(dtype, data[at], i);
+        if (bias != NULL) sum += fake_read(dtype, bias, i % p.y->dims[1]);
+        fake_write(dtype, data[at], i, sum);
     }
     for (int i = 0; i < 3; i++) free(parts[i]);
     return CUDA_SUCCESS;

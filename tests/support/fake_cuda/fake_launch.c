@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "opset/formulas/half.h"
 #include "opset/formulas/random.h"
 #include "opset/formulas/step.h"
 #include "opset/formulas/step_results.h"
@@ -37,20 +38,24 @@ static const fy_host_api_t host = { sizeof(fy_host_api_t), FY_BACKEND_ABI, ignor
 
 /* ---- rebuilding ---- */
 
-uint64_t fake_size_of(int32_t dtype)
+double fake_read(fy_dtype_t dtype, const void *data, int64_t i)
 {
-    static const uint8_t nbytes[] = {
-#define X(name, text, size, is_float) size,
-        FY_DTYPE_LIST(X)
-#undef X
-    };
-    return dtype >= 0 && dtype < FY_DTYPE_COUNT ? nbytes[dtype] : 0;
+    return fy__dtype_read_f64(dtype, (const char *)data + i * (int64_t)fy_dtype_size(dtype));
+}
+void fake_write(fy_dtype_t dtype, void *data, int64_t i, double x)
+{
+    switch (dtype) {
+    case FY_DTYPE_F64: ((double *)data)[i] = x; return;
+    case FY_DTYPE_F16: ((uint16_t *)data)[i] = fy__f16_from_f32((float)x); return;
+    case FY_DTYPE_BF16: ((uint16_t *)data)[i] = fy__bf16_from_f32((float)x); return;
+    default: ((float *)data)[i] = (float)x;
+    }
 }
 
 /* Every element of the operand must be in memory that the device may use. 0: it is not. */
 int fake_rebuild(int device, const fy__cuda_operand_t *operand, fy_desc_t *out)
 {
-    const uint64_t size = fake_size_of(operand->dtype);
+    const uint64_t size = fy_dtype_size((fy_dtype_t)operand->dtype);
     int64_t low = 0, high = 0;
     if (size == 0 || operand->rank < 0 || operand->rank > FY_MAX_RANK) return 0;
     memset(out, 0, sizeof *out);

@@ -19,7 +19,7 @@ fy_status_t fake_mean_of_losses(const fy__cuda_args_t *args, fy_desc_t *dst, con
         if (args->nsrc > 1) {
             if (target >= src[1].dims[0]) target = src[1].dims[0] - 1;
             if (target < 0) target = 0;
-            const int64_t nbytes = (int64_t)fake_size_of(src[1].dtype);
+            const int64_t nbytes = (int64_t)fy_dtype_size((fy_dtype_t)src[1].dtype);
             fy_desc_t one = { .dtype = src[1].dtype };
             one.data = (char *)src[1].data + target * src[1].strides[0] * nbytes;
             FY_TRY(fake_run_op(FY_OP_CAST, &weight, 1, &one, &to_f64));

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "opset/formulas/half.h"
 #include "tests/support/fake_cuda/fake.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -216,9 +215,12 @@ static int shapes_fit(const struct object *product, const struct object *a, cons
             (a->type == CUDA_R_32F && product->compute == CUBLAS_COMPUTE_32F_FAST_TF32));
 }
 
-static size_t size_of(cudaDataType_t type)
+static fy_dtype_t dtype_of(cudaDataType_t type)
 {
-    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+    return type == CUDA_R_64F   ? FY_DTYPE_F64
+           : type == CUDA_R_32F ? FY_DTYPE_F32
+           : type == CUDA_R_16F ? FY_DTYPE_F16
+                                : FY_DTYPE_BF16;
 }
 
 /* A factor with TF32's precision: 10 bits after the point, truncated here. */
@@ -233,37 +235,20 @@ static double kept(const struct object *product, double x)
     return single;
 }
 
+static int64_t place(const view_t *v, uint64_t row, uint64_t col, int batch)
+{
+    return (int64_t)row + (int64_t)col * v->layout->ld + batch * v->layout->batch_stride;
+}
+
 static double get(const view_t *v, uint64_t row, uint64_t col, int batch)
 {
-    if (v->transpose) {
-        uint64_t swap = row;
-        row = col;
-        col = swap;
-    }
-    const char *at = v->data + (int64_t)size_of(v->layout->type) *
-                                   ((int64_t)row + (int64_t)col * v->layout->ld +
-                                    batch * v->layout->batch_stride);
-    uint16_t half;
-    memcpy(&half, at, sizeof half);
-    switch (v->layout->type) {
-    case CUDA_R_64F: return *(const double *)at;
-    case CUDA_R_16F: return fy__f32_from_f16(half);
-    case CUDA_R_16BF: return fy__f32_from_bf16(half);
-    default: return *(const float *)at;
-    }
+    const int64_t at = v->transpose ? place(v, col, row, batch) : place(v, row, col, batch);
+    return fake_read(dtype_of(v->layout->type), v->data, at);
 }
 
 static void set(const view_t *v, uint64_t row, uint64_t col, int batch, double x)
 {
-    char *at = v->data +
-               (int64_t)size_of(v->layout->type) *
-                   ((int64_t)row + (int64_t)col * v->layout->ld + batch * v->layout->batch_stride);
-    switch (v->layout->type) {
-    case CUDA_R_64F: *(double *)at = x; return;
-    case CUDA_R_16F: *(uint16_t *)at = fy__f16_from_f32((float)x); return;
-    case CUDA_R_16BF: *(uint16_t *)at = fy__bf16_from_f32((float)x); return;
-    default: *(float *)at = (float)x;
-    }
+    fake_write(dtype_of(v->layout->type), v->data, place(v, row, col, batch), x);
 }
 
 static int takes_vector(const struct object *product)
@@ -324,7 +309,7 @@ static char *translate(int device, const void *data, const struct object *layout
                    (layout->batch - 1) * layout->batch_stride;
     if ((uint64_t)(uintptr_t)data % alignment != 0) return NULL;
     return fake_translate(device, (uint64_t)(uintptr_t)data,
-                          (uint64_t)(last + 1) * size_of(layout->type));
+                          (uint64_t)(last + 1) * fy_dtype_size(dtype_of(layout->type)));
 }
 
 /* All inputs of a product: its descriptors may be destroyed when a graph runs it. */

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "opset/formulas/half.h"
-
 enum { RANKS = FAKE_DEVICES, CALLS = 16 };
 
 typedef struct fake_nccl_set {
@@ -144,48 +142,35 @@ int ncclAllReduce(const void *from, void *to, size_t nelem, int dtype, int op, f
 
 int fake_nccl_depth(void) { return depth; }
 
-static size_t width(int dtype) { return dtype == FY__NCCL_F64 ? 8 : dtype == FY__NCCL_F32 ? 4 : 2; }
-
-static double get(const void *at, int dtype, size_t i)
+static fy_dtype_t dtype_of(int dtype)
 {
-    switch (dtype) {
-    case FY__NCCL_F64: return ((const double *)at)[i];
-    case FY__NCCL_F32: return (double)((const float *)at)[i];
-    case FY__NCCL_F16: return (double)fy__f32_from_f16(((const uint16_t *)at)[i]);
-    default: return (double)fy__f32_from_bf16(((const uint16_t *)at)[i]);
-    }
-}
-
-/* Sums of two values are exact in f64, except for f64, so there is one rounding. */
-static void put(void *at, int dtype, size_t i, double value)
-{
-    switch (dtype) {
-    case FY__NCCL_F64: ((double *)at)[i] = value; break;
-    case FY__NCCL_F32: ((float *)at)[i] = (float)value; break;
-    case FY__NCCL_F16: ((uint16_t *)at)[i] = fy__f16_from_f32((float)value); break;
-    default: ((uint16_t *)at)[i] = fy__bf16_from_f32((float)value);
-    }
+    return dtype == FY__NCCL_F64   ? FY_DTYPE_F64
+           : dtype == FY__NCCL_F32 ? FY_DTYPE_F32
+           : dtype == FY__NCCL_F16 ? FY_DTYPE_F16
+                                   : FY_DTYPE_BF16;
 }
 
 /* The calls of one set, by rank. */
 static int run(const call_t *const *ranks, int count)
 {
     void *buffers[RANKS];
+    const fy_dtype_t dtype = dtype_of(ranks[0] != NULL ? ranks[0]->dtype : 0);
     for (int r = 0; r < count; r++) {
         const call_t *call = ranks[r];
         if (call == NULL || call->nelem != ranks[0]->nelem || call->dtype != ranks[0]->dtype)
             return 5;
         if (!fake_stream_is_valid(call->stream, fake_primary(call->comm->device))) return 4;
         buffers[r] = fake_translate(call->comm->device, (uint64_t)(uintptr_t)call->buffer,
-                                    call->nelem * width(call->dtype));
+                                    call->nelem * fy_dtype_size(dtype));
         if (buffers[r] == NULL) return 1;
     }
-    for (size_t i = 0; i < ranks[0]->nelem; i++) {
+    /* Sums of two values are exact in f64, except for f64, so there is one rounding. */
+    for (int64_t i = 0; i < (int64_t)ranks[0]->nelem; i++) {
         for (int r = 1; r < count; r++)
-            put(buffers[0], ranks[0]->dtype, i,
-                get(buffers[0], ranks[0]->dtype, i) + get(buffers[r], ranks[0]->dtype, i));
+            fake_write(dtype, buffers[0], i,
+                       fake_read(dtype, buffers[0], i) + fake_read(dtype, buffers[r], i));
         for (int r = 1; r < count; r++)
-            put(buffers[r], ranks[0]->dtype, i, get(buffers[0], ranks[0]->dtype, i));
+            fake_write(dtype, buffers[r], i, fake_read(dtype, buffers[0], i));
     }
     return 0;
 }

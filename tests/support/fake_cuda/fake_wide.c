@@ -17,7 +17,8 @@ static int may_repeat(uint32_t op)
 /* Every row of the operand begins where `n` elements may be accessed at once. */
 static int is_aligned(const fy__cuda_operand_t *operand, uint32_t n, uint32_t op)
 {
-    const uint64_t size = fake_size_of(operand->dtype), access = n * size < 16 ? n * size : 16;
+    const uint64_t size = fy_dtype_size((fy_dtype_t)operand->dtype),
+                   access = n * size < 16 ? n * size : 16;
     const int last = operand->rank - 1;
     if (operand->strides[last] == 0) return may_repeat(op);
     if (operand->data % access != 0 || (operand->strides[last] != 1 && operand->dims[last] != 1))
@@ -42,7 +43,7 @@ static int is_walked(const fy__cuda_operand_t *operand, const fy__cuda_operand_t
 static int columns_are_right(const fy__cuda_args_t *args)
 {
     const fy__cuda_operand_t *src = &args->src[0];
-    const int64_t size = (int64_t)fake_size_of(src->dtype);
+    const int64_t size = (int64_t)fy_dtype_size((fy_dtype_t)src->dtype);
     int column = -1;
     while (column + 1 < src->rank && !(args->attrs.reduce.axes >> (column + 1) & 1)) column++;
     if (column < 0 || args->wide * size != 16 || src->data % 16 != 0 || src->strides[column] != 1 ||
