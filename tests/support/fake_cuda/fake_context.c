@@ -197,32 +197,32 @@ int fake_stream_is_valid(CUstream stream, CUcontext context)
     return valid;
 }
 
+/* NULL: the table is full. */
+static CUstream make_stream(CUcontext context)
+{
+    for (int i = 0; i < NHANDLES; i++)
+        if (streams[i].context == NULL) {
+            streams[i].context = context;
+            live_streams++;
+            return &streams[i];
+        }
+    return NULL;
+}
+
 CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
     FAKE_ENTER(cuStreamCreateWithPriority);
     *out = NULL;
     if (code == 0 && (flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5))
         code = CUDA_ERROR_INVALID_VALUE;
-    for (int i = 0; code == 0 && *out == NULL && i < NHANDLES; i++)
-        if (streams[i].context == NULL) *out = &streams[i];
-    if (code == 0 && *out == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
-    if (code == 0) {
-        (*out)->context = context;
-        live_streams++;
-    }
+    if (code == 0 && (*out = make_stream(context)) == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
     return (CUresult)fake_leave(code);
 }
 
 void *fake_cuda_stream(int device)
 {
-    CUstream made = NULL;
     fake_lock();
-    for (int i = 0; made == NULL && i < NHANDLES; i++)
-        if (streams[i].context == NULL) made = &streams[i];
-    if (made != NULL) {
-        made->context = &primary[device];
-        live_streams++;
-    }
+    CUstream made = make_stream(&primary[device]);
     fake_unlock();
     return made;
 }

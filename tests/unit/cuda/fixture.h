@@ -211,9 +211,10 @@ static inline fy_desc_t describe(int32_t dtype, int rank, const int64_t *dims,
     }
     return desc;
 }
-#define DENSE(dtype, ...)                                                                   \
-    describe(FY_DTYPE_##dtype, (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
+#define DENSE_OF(dtype, ...)                                                     \
+    describe(dtype, (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
              (const int64_t[]){ __VA_ARGS__ }, NULL)
+#define DENSE(name, ...) DENSE_OF(FY_DTYPE_##name, __VA_ARGS__)
 
 static inline uint64_t nelem_of(const fy_desc_t *desc)
 {

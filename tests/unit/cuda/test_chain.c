@@ -60,6 +60,14 @@ static void expect_equal(const fy_tensor_t *a, const fy_tensor_t *b)
     assert_memory_equal(bytes[0], bytes[1], nbytes);
 }
 
+static fy_graph_info_t end_graph(fy_graph_t **out_graph)
+{
+    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+    ts_ok(fy_graph_end(out_graph));
+    ts_ok(fy_graph_query(*out_graph, &info));
+    return info;
+}
+
 TS_TEST(chains_have_the_bits_of_their_calls)
 {
     static const struct {
@@ -70,11 +78,9 @@ TS_TEST(chains_have_the_bits_of_their_calls)
         chain_t called = operands(shapes[i].rows, shapes[i].columns, shapes[i].shift),
                 recorded = operands(shapes[i].rows, shapes[i].columns, shapes[i].shift);
         fy_graph_t *graph;
-        fy_graph_info_t info = FY_GRAPH_INFO_INIT;
         ts_ok(fy_graph_begin(device));
         run(&recorded);
-        ts_ok(fy_graph_end(&graph));
-        ts_ok(fy_graph_query(graph, &info));
+        const fy_graph_info_t info = end_graph(&graph);
         assert_int_equal(info.chains, 1);
         assert_int_equal(info.fused_calls, 14);
         for (int round = 0; round < 3; round++) { /* the third one by a CUDA Graph */
@@ -112,7 +118,6 @@ TS_TEST(too_many_values_run_call_by_call)
 {
     fy_tensor_t *x = ts_iota(device, FY_DIMS(2, 4), 1), *y;
     fy_graph_t *graph;
-    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     ts_ok(fy_graph_begin(device));
     fy_scope_t scope = fy_scope_begin("many");
     fy_tensor_t *v[7];
@@ -120,9 +125,7 @@ TS_TEST(too_many_values_run_call_by_call)
     for (int i = 1; i < 7; i++) ts_ok(fy_add(v[0], v[i], &v[0]));
     y = v[0];
     fy_scope_end(scope, 1, &y);
-    ts_ok(fy_graph_end(&graph));
-    ts_ok(fy_graph_query(graph, &info));
-    assert_int_equal(info.chains, 0);
+    assert_int_equal(end_graph(&graph).chains, 0);
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(y, (float[]){ 28, 49, 70, 91, 112, 133, 154, 175 }, 8);
 }
@@ -261,7 +264,6 @@ TS_TEST(every_elementwise_op_is_in_chains)
         chain_t c = operands(4, 8, 0);
         fy_tensor_t *src[3] = { c.x, c.row, c.column }, *called = NULL, *recorded = NULL, *flag;
         fy_graph_t *graph;
-        fy_graph_info_t graph_info = FY_GRAPH_INFO_INIT;
         ts_ok(fy_gt(c.x, c.row, &flag));
         if (op == FY_OP_WHERE) src[0] = flag;
         if (fy_op_call(op, info->nsrc_min, src, NULL, 0, 1, &called) != FY_STATUS_OK) {
@@ -274,9 +276,7 @@ TS_TEST(every_elementwise_op_is_in_chains)
         ts_ok(fy_op_call(op, info->nsrc_min, src, NULL, 0, 1, &recorded));
         ts_ok(fy_cast(recorded, FY_DTYPE_F32, &recorded));
         ts_ok(fy_add(recorded, c.x, &recorded));
-        ts_ok(fy_graph_end(&graph));
-        ts_ok(fy_graph_query(graph, &graph_info));
-        if (graph_info.chains != 1) fail_msg("%s is in no chain", info->name);
+        if (end_graph(&graph).chains != 1) fail_msg("%s is in no chain", info->name);
         ts_ok(fy_graph_replay(graph, NULL));
         expect_equal(called, recorded);
         fy_scope_end(scope, 0, NULL);

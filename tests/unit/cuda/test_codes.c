@@ -153,6 +153,13 @@ static void assert_stays_lost(visit_t *v, const char *number)
     assert_int_equal(driver.fake_cuda_all_calls(), calls);
 }
 
+static void end_visit(visit_t *v)
+{
+    give_back(v);
+    driver.fake_cuda_fail(NULL, 0, 0);
+    assert_nothing_left();
+}
+
 TS_TEST(fatal_codes_lose_the_device_in_each_call)
 {
     int points = 0;
@@ -174,9 +181,7 @@ TS_TEST(fatal_codes_lose_the_device_in_each_call)
                          failure.text);
             /* otherwise the other device failed to open */
             if (v.dev != NULL && v.other != NULL) assert_stays_lost(&v, number);
-            give_back(&v);
-            driver.fake_cuda_fail(NULL, 0, 0);
-            assert_nothing_left();
+            end_visit(&v);
         }
         assert_ok(visit()); /* the fake driver lets a process start again */
     }
@@ -192,9 +197,7 @@ TS_TEST(a_failed_product_queries_the_driver)
     driver.fake_cuda_break("cublasLtMatmul", 1, 13 /* CUBLAS_STATUS_EXECUTION_FAILED */, 700);
     assert_failed(use(&v), FY_STATUS_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS (700");
     assert_stays_lost(&v, "(700: ");
-    give_back(&v);
-    driver.fake_cuda_fail(NULL, 0, 0);
-    assert_nothing_left();
+    end_visit(&v);
 }
 
 /* After these, a device that is opened again can work. */
@@ -206,8 +209,7 @@ TS_TEST(other_losses_do_not_end_the_process)
         use_fake();
         driver.fake_cuda_fail("cuEventQuery", 1, codes[k]);
         assert_failed(use(&v), FY_STATUS_DEVICE_LOST, "close this device and open it again");
-        give_back(&v);
-        assert_nothing_left();
+        end_visit(&v);
     }
 }
 

@@ -40,13 +40,10 @@ static int64_t out_length(int64_t in, int64_t kernel, const conv_t *v)
 static op_case_t case_of(const conv_t *v, fy_op_t op, int32_t dtype, unsigned nsrc, attrs_t *attrs)
 {
     op_case_t c = OP_CASE(op, 1, 2, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20);
-    fy_desc_t x = describe(dtype, 4, (const int64_t[]){ v->n, v->h, v->w, v->c }, NULL);
-    fy_desc_t w =
-        describe(dtype, 4, (const int64_t[]){ v->o, v->kh, v->kw, v->c / v->groups }, NULL);
-    fy_desc_t y = describe(
-        dtype, 4,
-        (const int64_t[]){ v->n, out_length(v->h, v->kh, v), out_length(v->w, v->kw, v), v->o },
-        NULL);
+    fy_desc_t x = DENSE_OF(dtype, v->n, v->h, v->w, v->c);
+    fy_desc_t w = DENSE_OF(dtype, v->o, v->kh, v->kw, v->c / v->groups);
+    fy_desc_t y =
+        DENSE_OF(dtype, v->n, out_length(v->h, v->kh, v), out_length(v->w, v->kw, v), v->o);
     fy_desc_t bias = describe(dtype, 1, &v->o, NULL);
     fy_conv2d_backward_attrs_t of = { v->stride,  v->stride,     v->padding,
                                       v->padding, v->dilation,   v->dilation,

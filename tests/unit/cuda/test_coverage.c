@@ -11,8 +11,7 @@ static void make_launch(const fy_op_info_t *info, int32_t dtype, fy_launch_t *la
                         fy_desc_t dst[8], fy_desc_t src[8])
 {
     static const unsigned char attrs[FY_OP_ATTRS_MAX_NBYTES];
-    for (int i = 0; i < 8; i++)
-        src[i] = dst[i] = describe(dtype, 2, (const int64_t[]){ 4, 4 }, NULL);
+    for (int i = 0; i < 8; i++) src[i] = dst[i] = DENSE_OF(dtype, 4, 4);
     if (info->op == FY_OP_WHERE) src[0].dtype = FY_DTYPE_BOOL;
     *launch = (fy_launch_t){ .struct_size = sizeof *launch,
                              .op = info->op,

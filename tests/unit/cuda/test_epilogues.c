@@ -27,10 +27,10 @@ static op_case_t linear_case(int32_t dtype, const fy_linear_attrs_t *attrs)
 {
     op_case_t c =
         OP_CASE(FY_OP_LINEAR, 1, 3, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20);
-    c.dst[0] = describe(dtype, 2, (const int64_t[]){ 6, 16 }, NULL);
-    c.src[0] = describe(dtype, 2, (const int64_t[]){ 6, 8 }, NULL);
-    c.src[1] = describe(dtype, 2, (const int64_t[]){ 16, 8 }, NULL);
-    c.src[2] = describe(dtype, 1, (const int64_t[]){ 16 }, NULL);
+    c.dst[0] = DENSE_OF(dtype, 6, 16);
+    c.src[0] = DENSE_OF(dtype, 6, 8);
+    c.src[1] = DENSE_OF(dtype, 16, 8);
+    c.src[2] = DENSE_OF(dtype, 16);
     return c;
 }
 
@@ -197,10 +197,10 @@ static op_case_t params_case(int32_t dtype)
 {
     op_case_t c =
         OP_CASE(FY_OP_LINEAR_BACKWARD_PARAMS, 2, 2, .close = CLOSE, .workspace_limit = 1 << 20);
-    c.dst[0] = describe(dtype, 2, (const int64_t[]){ 16, 8 }, NULL);
-    c.dst[1] = describe(dtype, 1, (const int64_t[]){ 16 }, NULL);
-    c.src[0] = describe(dtype, 2, (const int64_t[]){ 6, 16 }, NULL);
-    c.src[1] = describe(dtype, 2, (const int64_t[]){ 6, 8 }, NULL);
+    c.dst[0] = DENSE_OF(dtype, 16, 8);
+    c.dst[1] = DENSE_OF(dtype, 16);
+    c.src[0] = DENSE_OF(dtype, 6, 16);
+    c.src[1] = DENSE_OF(dtype, 6, 8);
     return c;
 }
 

@@ -103,8 +103,8 @@ TS_TEST(copies_and_fills)
         where.dst[0] = where.src[1] = where.src[2] = describe(dtype, 1, shapes[0].dims, NULL);
         where.src[0] = describe(FY_DTYPE_BOOL, 1, shapes[0].dims, NULL);
         run_flat(&where);
-        op_case_t make = OP_CASE(FY_OP_ARANGE, 1, 0, .attrs = &arange,
-                                 .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) });
+        op_case_t make =
+            OP_CASE(FY_OP_ARANGE, 1, 0, .attrs = &arange, .dst = { DENSE_OF(dtype, 101) });
         if (dtype != FY_DTYPE_BOOL) run_flat(&make);
     }
     for (size_t d = 0; d < LENGTH(floats); d++)

@@ -135,12 +135,12 @@ TS_TEST(gathers)
         op_case_t c = { .op = FY_OP_GATHER, .ndst = 1, .nsrc = 2, .given = { NULL, few } };
         c.src[0] = describe(dtype, 2, (const int64_t[]){ 5, 6 }, (const int64_t[]){ 1, 5 });
         c.src[1] = DENSE(I32, 4);
-        c.dst[0] = describe(dtype, 2, (const int64_t[]){ 4, 6 }, NULL);
+        c.dst[0] = DENSE_OF(dtype, 4, 6);
         run_case(&c);
         op_case_t out = OP_CASE(FY_OP_GATHER, 1, 2, .given = { NULL, wild }, .expected_fault = 1);
-        out.src[0] = describe(dtype, 3, (const int64_t[]){ 5, 2, 3 }, NULL);
+        out.src[0] = DENSE_OF(dtype, 5, 2, 3);
         out.src[1] = DENSE(I64, 2, 3);
-        out.dst[0] = describe(dtype, 4, (const int64_t[]){ 2, 3, 2, 3 }, NULL);
+        out.dst[0] = DENSE_OF(dtype, 2, 3, 2, 3);
         run_case(&out);
     }
 }

@@ -84,8 +84,7 @@ TS_TEST(a_sum_does_not_depend_on_addresses)
     for (int shift = 0; shift < 2; shift++) {
         for (int64_t k = 0; k < ROWS * COLUMNS; k++) x[k + shift] = (float)(k % 1009) * 1.37e-3f;
         char *block = device_bytes(x, sizeof x);
-        fy_desc_t src = describe(FY_DTYPE_F32, 2, (const int64_t[]){ ROWS, COLUMNS }, NULL),
-                  dst = DENSE(F32, COLUMNS);
+        fy_desc_t src = DENSE_OF(FY_DTYPE_F32, ROWS, COLUMNS), dst = DENSE(F32, COLUMNS);
         src.data = block + shift * 4;
         dst.data = device_bytes(x, COLUMNS * 4);
         fy_launch_t launch = launch_of(FY_OP_SUM, 1, &dst, &src, &attrs);

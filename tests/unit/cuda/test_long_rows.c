@@ -201,8 +201,7 @@ TS_TEST(losses_of_many_scores_are_split)
                 /* beyond its range */
                 if (reduction == FY_REDUCTION_SUM && floats[d] == FY_DTYPE_F16) continue;
                 c.dst[0] = describe(floats[d], 0, NULL, NULL);
-                c.src[0] = describe(floats[d], 2,
-                                    (const int64_t[]){ sizes[i].rows, sizes[i].classes }, NULL);
+                c.src[0] = DENSE_OF(floats[d], sizes[i].rows, sizes[i].classes);
                 c.src[1] = describe(FY_DTYPE_I32, 1, &sizes[i].rows, NULL);
                 c.op = FY_OP_CROSS_ENTROPY;
                 const int most = reduction == FY_REDUCTION_MEAN ? 2 : 4;

@@ -29,7 +29,7 @@ static fy_status_t negate(int32_t dtype)
 {
     const uint64_t zeros[32] = { 0 };
     uint64_t result[32];
-    fy_desc_t dst = describe(dtype, 1, (const int64_t[]){ 32 }, NULL), src = dst;
+    fy_desc_t dst = DENSE_OF(dtype, 32), src = dst;
     open_device(NULL);
     dst.data = device_bytes(zeros, sizeof zeros);
     src.data = device_bytes(zeros, sizeof zeros);

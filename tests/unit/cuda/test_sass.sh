@@ -83,6 +83,10 @@ pool fy_pool2d_f64 2 1 0 0 0 80 -'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 nfailed=0
+finding() {
+    echo "FAIL $*"
+    nfailed=$((nfailed + 1))
+}
 while read -r module; do
     "$cuobjdump" -sass "$fatbins/$module.fatbin" >"$work/sass"
     "$cuobjdump" -res-usage "$fatbins/$module.fatbin" >"$work/usage" 2>&1
@@ -111,32 +115,26 @@ while read -r module; do
         registers=${registers:--} flight=${flight:--}
         [ "$of" = "$module" ] || continue
         if ! grep -q "^$kernel " "$work/counts" || ! grep -q "^$kernel " "$work/stacks"; then
-            echo "FAIL $kernel: not in $module.fatbin"
-            nfailed=$((nfailed + 1))
+            finding "$kernel: not in $module.fatbin"
             continue
         fi
         while read -r _ has_loads has_stores has_generic has_matrices has_products has_flight; do
             if [ "$has_loads" -lt "$loads" ] || [ "$has_stores" -lt "$stores" ] || [ "$has_generic" -gt 0 ]; then
-                echo "FAIL $kernel: $has_loads loads and $has_stores stores of 16 bytes, $has_generic generic accesses; expected at least $loads and $stores, and none"
-                nfailed=$((nfailed + 1))
+                finding "$kernel: $has_loads loads and $has_stores stores of 16 bytes, $has_generic generic accesses; expected at least $loads and $stores, and none"
             fi
             if [ "$has_matrices" -lt "${matrices:-0}" ] || [ "$has_products" -lt "${products:-0}" ]; then
-                echo "FAIL $kernel: $has_matrices LDSM and $has_products HMMA; expected at least $matrices and $products"
-                nfailed=$((nfailed + 1))
+                finding "$kernel: $has_matrices LDSM and $has_products HMMA; expected at least $matrices and $products"
             fi
             if [ "$flight" != - ] && [ "$has_flight" -lt "$flight" ]; then
-                echo "FAIL $kernel: $has_flight loads of 16 bytes among 48 instructions, at least $flight expected"
-                nfailed=$((nfailed + 1))
+                finding "$kernel: $has_flight loads of 16 bytes among 48 instructions, at least $flight expected"
             fi
         done < <(grep "^$kernel " "$work/counts")
         while read -r _ has_stack has_registers; do
             if [ "$has_stack" -gt "$stack" ]; then
-                echo "FAIL $kernel: $has_stack bytes of stack, at most $stack expected"
-                nfailed=$((nfailed + 1))
+                finding "$kernel: $has_stack bytes of stack, at most $stack expected"
             fi
             if [ "$registers" != - ] && [ "$has_registers" -gt "$registers" ]; then
-                echo "FAIL $kernel: $has_registers registers, at most $registers expected"
-                nfailed=$((nfailed + 1))
+                finding "$kernel: $has_registers registers, at most $registers expected"
             fi
         done < <(grep "^$kernel " "$work/stacks")
     done <<<"$expected"
@@ -149,10 +147,9 @@ for fatbin in "$fatbins"/{conv,matmul,attention}*.fatbin; do
     while read -r kernel; do
         nhalves=$((nhalves + 1))
         awk -v kernel="$kernel" '$2 == kernel && $7 > 0 { found = 1 } END { exit !found }' <<<"$expected" && continue
-        echo "FAIL $kernel: a kernel of half precision that is not on the list, with HMMA"
-        nfailed=$((nfailed + 1))
+        finding "$kernel: a kernel of half precision that is not on the list, with HMMA"
     done < <("$cuobjdump" -sass "$fatbin" | sed -n 's/.*Function : \(fy_[a-z0-9_]*_b\?f16\)$/\1/p' | sort -u)
 done
-if [ $nhalves -lt 2 ]; then echo "FAIL: $nhalves kernels of half precision were found"; nfailed=$((nfailed + 1)); fi
+if [ $nhalves -lt 2 ]; then finding "$nhalves kernels of half precision were found"; fi
 echo "$(wc -l <<<"$expected") kernels looked at, $nfailed findings"
 [ "$nfailed" -eq 0 ]

@@ -93,9 +93,9 @@ TS_TEST(rows_of_a_table)
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (int64_t columns = 15; columns <= 48; columns += 33) {
             op_case_t c = { .op = FY_OP_GATHER, .ndst = 1, .nsrc = 2, .given = { NULL, picks } };
-            c.src[0] = describe(dtype, 3, (const int64_t[]){ 5, 2, columns }, NULL);
+            c.src[0] = DENSE_OF(dtype, 5, 2, columns);
             c.src[1] = DENSE(I32, 4);
-            c.dst[0] = describe(dtype, 3, (const int64_t[]){ 4, 2, columns }, NULL);
+            c.dst[0] = DENSE_OF(dtype, 4, 2, columns);
             run_shifted(&c);
         }
     }
@@ -112,17 +112,17 @@ TS_TEST(repeated_elements_are_not_read_as_vectors)
         op_case_t c = { .op = FY_OP_GATHER, .ndst = 1, .nsrc = 2, .given = { NULL, picks } };
         c.src[0] = describe(floats[d], 2, (const int64_t[]){ 5, 48 }, (const int64_t[]){ 1, 0 });
         c.src[1] = DENSE(I32, 4);
-        c.dst[0] = describe(floats[d], 2, (const int64_t[]){ 4, 48 }, NULL);
+        c.dst[0] = DENSE_OF(floats[d], 4, 48);
         run_case(&c);
         const fy_desc_t x = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, 16 },
                                      (const int64_t[]){ 30, 6, 1, 0 });
-        const fy_desc_t y = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, 16 }, NULL);
+        const fy_desc_t y = DENSE_OF(floats[d], 2, 3, 5, 16);
         op_case_t pool = OP_CASE(FY_OP_AVG_POOL2D, 1, 1, .attrs = &attrs, .close = CLOSE,
                                  .dst = { y }, .src = { x });
         run_case(&pool);
         pool.op = FY_OP_AVG_POOL2D_BACKWARD;
         pool.attrs = &back;
-        pool.dst[0] = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, 16 }, NULL);
+        pool.dst[0] = DENSE_OF(floats[d], 2, 5, 6, 16);
         pool.src[0] = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, 16 },
                                (const int64_t[]){ 15, 5, 1, 0 });
         run_case(&pool);
@@ -139,7 +139,7 @@ TS_TEST(rows_are_reduced)
     static const int64_t lengths[] = { 8, 33, 48, 512, 4096 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (size_t i = 0; i < LENGTH(lengths); i++) {
-            const fy_desc_t rows = describe(floats[d], 2, (const int64_t[]){ 3, lengths[i] }, NULL);
+            const fy_desc_t rows = DENSE_OF(floats[d], 3, lengths[i]);
             op_case_t c = OP_CASE(FY_OP_SOFTMAX, 1, 1, .attrs = &last, .close = CLOSE,
                                   .dst = { rows }, .src = { rows });
             run_shifted(&c);
@@ -154,7 +154,7 @@ TS_TEST(rows_are_reduced)
             for (size_t r = 0; r < LENGTH(reductions); r++) {
                 op_case_t reduce = OP_CASE(reductions[r], 1, 1, .attrs = &over_last, .close = CLOSE,
                                            .src = { rows });
-                reduce.dst[0] = describe(floats[d], 1, (const int64_t[]){ 3 }, NULL);
+                reduce.dst[0] = DENSE_OF(floats[d], 3);
                 for (reduce.workspace_limit = 0; reduce.workspace_limit < 2 << 20;
                      reduce.workspace_limit += 1 << 20)
                     run_shifted(&reduce);
@@ -168,7 +168,7 @@ TS_TEST(losses_of_rows)
     const int64_t targets[] = { 3, 0, 7 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (int64_t classes = 8; classes <= 65; classes += 19) {
-            const fy_desc_t rows = describe(floats[d], 2, (const int64_t[]){ 3, classes }, NULL);
+            const fy_desc_t rows = DENSE_OF(floats[d], 3, classes);
             for (int32_t reduction = FY_REDUCTION_MEAN; reduction <= FY_REDUCTION_NONE;
                  reduction++) {
                 const fy_class_loss_attrs_t attrs = { reduction, -100, 0 };
@@ -202,10 +202,8 @@ TS_TEST(channels_are_pooled)
                 const fy_pool2d_backward_attrs_t back = {
                     3, 2, 2, 1, 1, 0, activation, 0, 0, 5, 6
                 };
-                const fy_desc_t x =
-                    describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, channels }, NULL);
-                const fy_desc_t y =
-                    describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, channels }, NULL);
+                const fy_desc_t x = DENSE_OF(floats[d], 2, 5, 6, channels);
+                const fy_desc_t y = DENSE_OF(floats[d], 2, 3, 5, channels);
                 op_case_t c = OP_CASE(FY_OP_MAX_POOL2D, 1, 1, .attrs = &attrs, .close = CLOSE,
                                       .dst = { y }, .src = { x });
                 run_shifted(&c);
