@@ -7,10 +7,9 @@
 /* Larger than the blocks that host threads cache: cached blocks have no category. */
 enum { LARGE = 40000 };
 
-static fy_memory_stats_t stats_of(const fy_device_t *device)
+/* Checks that the bytes of all categories add up. */
+static fy_memory_stats_t add_up(fy_memory_stats_t stats)
 {
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query(device, NULL, &stats));
     uint64_t live = 0, peak = 0;
     for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
         live += stats.by_category[i];
@@ -21,18 +20,16 @@ static fy_memory_stats_t stats_of(const fy_device_t *device)
     return stats;
 }
 
-static fy_tensor_t *bytes_of(fy_device_t *device, int64_t n)
+static fy_memory_stats_t stats_of(const fy_device_t *device)
 {
-    fy_tensor_t *tensor;
-    ts_ok(fy_tensor_create(device, FY_DTYPE_U8, 1, &n, &tensor));
-    return tensor;
+    return add_up(ts_memory(device, NULL));
 }
 
 /* The bytes that a new tensor adds now, and that only this category gets them. */
 static void expect_made_for(fy_device_t *device, fy_category_t category)
 {
     const fy_memory_stats_t before = stats_of(device);
-    fy_tensor_t *tensor = bytes_of(device, LARGE);
+    fy_tensor_t *tensor = ts_bytes(device, LARGE);
     const fy_memory_stats_t with = stats_of(device);
     assert_true(with.live - before.live >= LARGE);
     for (int i = 0; i < FY_CATEGORY_COUNT; i++)
@@ -68,13 +65,12 @@ TS_DEVICE_TEST(a_tensor_keeps_its_category)
     const fy_memory_stats_t before = stats_of(ctx->device);
     fy_scope_t scope = fy_scope_begin("weights");
     ts_ok(fy_scope_memory(FY_CATEGORY_WEIGHTS));
-    fy_tensor_t *weight = bytes_of(ctx->device, LARGE);
+    fy_tensor_t *weight = ts_bytes(ctx->device, LARGE);
     fy_scope_end(scope, 1, &weight);
     const fy_memory_stats_t after = stats_of(ctx->device);
     assert_int_equal(after.by_category[FY_CATEGORY_WEIGHTS] -
                          before.by_category[FY_CATEGORY_WEIGHTS],
                      after.live - before.live);
-    fy_tensor_destroy(weight);
 }
 
 /* A transposed download is packed on the device first. */
@@ -83,8 +79,7 @@ TS_DEVICE_TEST(transfers_pass_through_staging)
     fy_scope_t scope = fy_scope_begin("weights");
     ts_ok(fy_scope_memory(FY_CATEGORY_WEIGHTS));
     const fy_memory_stats_t before = stats_of(ctx->device);
-    fy_tensor_t *tensor, *turned;
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(300, 200), &tensor));
+    fy_tensor_t *tensor = ts_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(300, 200)), *turned;
     ts_ok(fy_fill(tensor, 1));
     ts_ok(fy_transpose(tensor, (int[]){ 1, 0 }, &turned));
     (void)ts_download(turned);
@@ -173,23 +168,11 @@ TS_DEVICE_TEST(bytes_add_up_at_every_step)
 
 TS_DEVICE_TEST(pinned_bytes_add_up)
 {
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    fy_scope_t scope = fy_scope_begin("weights");
     ts_ok(fy_scope_memory(FY_CATEGORY_WEIGHTS));
-    fy_tensor_t *pinned, *own;
-    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, FY_DIMS(100000), &pinned));
-    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(50000), &own));
-    ts_ok(fy_tensor_pin(own, ctx->device));
-    ts_ok(fy_memory_query_pinned(ctx->device, &stats));
-    uint64_t live = 0, peak = 0;
-    for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
-        live += stats.by_category[i];
-        peak += stats.peak_by_category[i];
-    }
-    assert_int_equal(live, stats.live);
-    assert_int_equal(peak, stats.peak_live);
+    (void)ts_pinned_bytes(ctx->device, 100000);
+    ts_ok(fy_tensor_pin(ts_bytes(fy_device_host(), 50000), ctx->device));
+    const fy_memory_stats_t stats = add_up(ts_memory_pinned(ctx->device));
     if (!ctx->is_host) assert_true(stats.by_category[FY_CATEGORY_WEIGHTS] >= 100000);
-    fy_scope_end(scope, 0, NULL);
 }
 
 TS_DEVICE_TEST(names_and_refusals)

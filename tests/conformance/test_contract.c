@@ -8,9 +8,8 @@ enum { N = 2 << 20 }; /* floats: so large that the upload is not done yet on the
 
 static fy_tensor_t *pinned_ramp(ts_ctx_t *ctx)
 {
-    fy_tensor_t *tensor;
     void *data;
-    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &tensor));
+    fy_tensor_t *tensor = ts_pinned(ctx->device, N);
     assert_ptr_equal(ts_info(tensor).device, fy_device_host());
     assert_true(ts_info(tensor).is_pinned);
     ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data));
@@ -106,16 +105,13 @@ TS_DEVICE_TEST(a_downloads_result_is_pinned)
 
 TS_DEVICE_TEST(pinned_memory_is_accounted)
 {
-    fy_memory_stats_t before = FY_MEMORY_STATS_INIT, during = FY_MEMORY_STATS_INIT,
-                      after = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query_pinned(ctx->device, &before));
-    fy_tensor_t *tensor;
-    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, FY_DIMS(100000), &tensor));
-    ts_ok(fy_memory_query_pinned(ctx->device, &during));
+    const fy_memory_stats_t before = ts_memory_pinned(ctx->device);
+    fy_tensor_t *tensor = ts_pinned_bytes(ctx->device, 100000);
+    const fy_memory_stats_t during = ts_memory_pinned(ctx->device);
     assert_true(during.live >= before.live + 100000);
     assert_true(during.reserved == during.live + during.cached);
     fy_tensor_destroy(tensor);
-    ts_ok(fy_memory_query_pinned(ctx->device, &after));
+    const fy_memory_stats_t after = ts_memory_pinned(ctx->device);
     assert_int_equal(after.live, before.live);
 }
 
@@ -142,22 +138,18 @@ TS_DEVICE_TEST(many_copies_share_the_ring)
 TS_DEVICE_TEST(the_host_waits_for_ring_space)
 {
     enum { LONG = 128 << 20, SHORT = 8 << 20 };
-    fy_tensor_t *pinned, *far, *host, *device;
     fy_ticket_t ticket;
-    fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
-    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, FY_DIMS(LONG), &pinned));
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(LONG), &far));
-    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(SHORT), &host));
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(SHORT), &device));
-    ts_ok(fy_device_clock_query(ctx->device, &before));
+    fy_tensor_t *pinned = ts_pinned_bytes(ctx->device, LONG), *far = ts_bytes(ctx->device, LONG),
+                *host = ts_bytes(fy_device_host(), SHORT), *device = ts_bytes(ctx->device, SHORT);
+    fy_device_clock_t before = ts_clock_now(ctx->device);
     ts_ok(fy_tensor_upload_into(far, pinned, &ts_borrow, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
-    ts_ok(fy_device_clock_query(ctx->device, &after));
+    fy_device_clock_t after = ts_clock_now(ctx->device);
     uint64_t alone = after.upload_ns - before.upload_ns, syncs = ts_ledger(NULL).syncs;
-    ts_ok(fy_device_clock_query(ctx->device, &before));
+    before = ts_clock_now(ctx->device);
     ts_ok(fy_tensor_upload_into(far, pinned, &ts_borrow, &ticket));
     ts_ok(fy_tensor_upload_into(device, host, NULL, NULL)); /* ordered after it, through the ring */
-    ts_ok(fy_device_clock_query(ctx->device, &after));
+    after = ts_clock_now(ctx->device);
     assert_true(alone > 0);
     assert_true(after.now_ns - before.now_ns >= alone);
     assert_int_equal(ts_ledger(NULL).syncs, syncs); /* waiting for ring space is not a sync */
@@ -166,8 +158,7 @@ TS_DEVICE_TEST(the_host_waits_for_ring_space)
 /* The memory of a handle is reused; the old name is not. */
 TS_DEVICE_TEST(a_name_goes_with_its_tensor)
 {
-    fy_tensor_t *gone, *a, *b, *sum;
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2), &gone));
+    fy_tensor_t *gone = ts_full(ctx->device, FY_DIMS(2), 0), *a, *b, *sum;
     fy_tensor_set_name(gone, "ghost");
     fy_tensor_destroy(gone);
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2), &a));

@@ -1,6 +1,5 @@
 /* Tensors exchanged by DLPack: addresses, flags, shapes; who frees what and when; tensors that are
  * refused. The test is the other library. NumPy and PyTorch: python/tests. */
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "tests/support/harness.h"
@@ -105,13 +104,11 @@ static void *delete_there(void *user)
 TS_DEVICE_TEST(an_export_is_deleted_on_any_thread)
 {
     DLManagedTensorVersioned *managed;
-    pthread_t thread;
     const uint64_t before = ts_live(ctx->device);
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 });
     ts_ok(fy_tensor_to_dlpack(x, FY_ACCESS_READ, NULL, &managed));
     fy_tensor_destroy(x);
-    assert_int_equal(pthread_create(&thread, NULL, delete_there, managed), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
+    ts_on_thread(delete_there, managed);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     assert_int_equal(ts_live(ctx->device), before);
 }
@@ -205,7 +202,6 @@ TS_DEVICE_TEST(odd_but_legal_imports)
     foreign.managed.deleter = NULL;
     ts_ok(fy_tensor_from_dlpack(fy_device_host(), &foreign.managed, &x));
     assert_int_equal(ts_info(x).nelem, 0);
-    fy_tensor_destroy(x);
 }
 
 /* ---- refusals ---- */
@@ -292,7 +288,6 @@ TS_DEVICE_TEST(bad_exports_are_refused)
 {
     DLManagedTensorVersioned *managed = (DLManagedTensorVersioned *)ctx;
     fy_tensor_t *x = ts_host_f32(FY_DIMS(2), (float[]){ 1, 2 }), *wide;
-    fy_stream_t *stream;
     ts_fails(fy_tensor_to_dlpack(NULL, FY_ACCESS_READ, NULL, &managed), INVALID_ARGUMENT);
     assert_null(managed);
     ts_fails(fy_tensor_to_dlpack(x, FY_ACCESS_READ, NULL, NULL), INVALID_ARGUMENT);
@@ -301,7 +296,7 @@ TS_DEVICE_TEST(bad_exports_are_refused)
     ts_fails_with(fy_tensor_to_dlpack(wide, FY_ACCESS_WRITE, NULL, &managed), INVALID_ARGUMENT,
                   "repeats its elements");
     if (ctx->is_host) return;
-    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    fy_stream_t *stream = ts_stream(ctx->device);
     ts_fails(fy_tensor_to_dlpack(x, FY_ACCESS_READ, stream, &managed), INVALID_ARGUMENT);
     assert_null(managed);
 }

@@ -94,9 +94,7 @@ static unsigned count_of(const seen_t *seen, const char *kind)
 static void begin_file(void)
 {
     strcpy(path + strlen(path) - 6, "XXXXXX");
-    const int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    ts_make_file(path);
     ts_ok(fy_ledger_record(path));
 }
 
@@ -228,19 +226,17 @@ TS_DEVICE_TEST(sums_equal_the_ledger)
 TS_DEVICE_TEST(peaks_equal_the_pools)
 {
     const int64_t large = 5 << 20, small = 1000;
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    fy_tensor_t *x, *y, *z;
     seen_t seen;
     begin_file();
     fy_scope_t scope = fy_scope_begin("peaks");
-    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(small), 1, &z));
-    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(large), 1, &x));
+    (void)ts_full(ctx->device, FY_DIMS(small), 1);
+    fy_tensor_t *x = ts_full(ctx->device, FY_DIMS(large), 1), *y;
     ts_ok(fy_add(x, x, &y));
     fy_tensor_destroy(x);
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(3 * large), 1, &x));
     fy_tensor_destroy(y);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
-    ts_ok(fy_memory_query(ctx->device, NULL, &stats));
+    fy_memory_stats_t stats = ts_memory(ctx->device, NULL);
     ts_ok(fy_memory_trim(ctx->device, 0, NULL));
     fy_scope_end(scope, 0, NULL);
     end_file(&seen);
@@ -251,7 +247,7 @@ TS_DEVICE_TEST(peaks_equal_the_pools)
     assert_non_null(pool);
     assert_int_equal(pool->peak_live, stats.peak_live);
     assert_int_equal(pool->peak_reserved, stats.peak_reserved);
-    ts_ok(fy_memory_query(ctx->device, NULL, &stats));
+    stats = ts_memory(ctx->device, NULL);
     assert_int_equal(pool->reserved, stats.reserved);
     event_totals_free(&seen.totals);
 }
@@ -260,11 +256,10 @@ TS_DEVICE_TEST(peaks_equal_the_pools)
 TS_DEVICE_TEST(dependencies_can_be_recomputed)
 {
     const int64_t dims[2] = { 4, 4 };
-    fy_tensor_t *host, *a, *b, *c, *back;
     seen_t seen;
     begin_file();
     fy_scope_t scope = fy_scope_begin("chain");
-    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, 2, dims, 1, &host));
+    fy_tensor_t *host = ts_full(fy_device_host(), 2, dims, 1), *a, *b, *c, *back;
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &a));
     ts_ok(fy_matmul(a, a, &b));
     ts_ok(fy_axpy(a, 2, b)); /* in place */
@@ -285,13 +280,12 @@ TS_DEVICE_TEST(waits_at_the_limit_are_recorded)
     const char *name = name_for(ctx, "ahead");
     char scope_path[128];
     fy_device_t *device;
-    fy_tensor_t *x, *y;
     seen_t seen;
     if (!ctx->is_sim) return;
     begin_file();
     fy_scope_t scope = fy_scope_begin(name);
     ts_ok(fy_device_open("sim:9?ahead=4", &device));
-    ts_ok(fy_full(device, FY_DTYPE_F32, 2, dims, 1, &x));
+    fy_tensor_t *x = ts_full(device, 2, dims, 1), *y;
     for (int i = 0; i < 64; i++) {
         ts_ok(fy_matmul(x, x, &y));
         fy_tensor_destroy(y);

@@ -28,9 +28,8 @@ TS_DEVICE_TEST(a_file_is_uploaded_and_downloaded)
 {
     static const int64_t lengths[] = { 0, 1, 5000, (1 << 20) + 1, 9000001 };
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        fy_tensor_t *x, *back;
         write_noise(lengths[i] + 5, 70 + i);
-        ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, 1, &lengths[i], &x));
+        fy_tensor_t *x = ts_zeros(ctx->device, FY_DTYPE_U8, 1, &lengths[i]), *back;
         const uint64_t version = ts_version(x);
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_upload_file(x, g_file, 11, NULL));
@@ -80,7 +79,6 @@ TS_DEVICE_TEST(a_file_is_uploaded_into_every_layout)
     for (ts_layout_t layout = 0; layout < TS_LAYOUT_COUNT; layout++) {
         ts_array_t old, new, got;
         ts_operand_t dst, src;
-        fy_tensor_t *half;
         ts_random_t random = { 8 };
         ts_array_make(&old, FY_DTYPE_F32, 3, dims);
         ts_array_make(&new, FY_DTYPE_F32, 3, dims);
@@ -98,7 +96,7 @@ TS_DEVICE_TEST(a_file_is_uploaded_into_every_layout)
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_download_file(src.view, g_file, 0, &options));
         assert_int_equal(ts_ledger(NULL).download.nbytes - before.download.nbytes, 120);
-        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F16, 3, dims, &half));
+        fy_tensor_t *half = ts_empty(ctx->device, FY_DTYPE_F16, 3, dims);
         ts_ok(fy_tensor_upload_file(half, g_file, 0, NULL));
         ts_result_read(half, ctx->device, &got, "f16 from a file");
         for (size_t i = 0; i < 60; i++)
@@ -165,10 +163,7 @@ TS_DEVICE_TEST(invalid_file_transfers_are_refused)
 /* A fault in the source's bytes is detected before the file is touched. */
 TS_DEVICE_TEST(a_fault_does_not_reach_the_file)
 {
-    int64_t values[2] = { 1, 99 };
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *indices, *rows, *back;
-    indices = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), values);
-    ts_ok(fy_gather(table, indices, &rows));
+    fy_tensor_t *rows = ts_bad_rows(ts_iota(ctx->device, FY_DIMS(4), 0)), *back;
     write_noise(0, 0);
     ts_fails(fy_tensor_download_file(rows, g_file, 0, NULL), BAD_VALUE);
     ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(11), &back));
@@ -188,12 +183,7 @@ static void count_deleted(void *user, void *data)
     g_deleted++;
 }
 
-static uint64_t pinned_live(const ts_ctx_t *ctx)
-{
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query_pinned(ctx->device, &stats));
-    return stats.live;
-}
+static uint64_t pinned_live(const ts_ctx_t *ctx) { return ts_memory_pinned(ctx->device).live; }
 
 TS_DEVICE_TEST(memory_is_pinned_in_place)
 {
@@ -263,7 +253,6 @@ TS_DEVICE_TEST(invalid_pins_are_refused)
 {
     fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }),
                 *there = ts_f32(ctx->device, FY_DIMS(1), (float[1]){ 0 });
-    fy_device_t *other;
     ts_fails(fy_tensor_pin(NULL, ctx->device), INVALID_ARGUMENT);
     ts_fails(fy_tensor_pin(host, NULL), INVALID_ARGUMENT);
     if (ctx->is_host) return;
@@ -276,9 +265,8 @@ TS_DEVICE_TEST(invalid_pins_are_refused)
     fy_scope_end(scope, 0, NULL);
     assert_int_equal(ts_info(host).is_pinned, 0);
     if (!ctx->is_sim) return;
-    ts_ok(fy_device_open("sim:9?pinned=64KiB", &other));
-    fy_tensor_t *large, *pool;
-    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(65537), &large));
+    fy_device_t *other = ts_open("sim:9?pinned=64KiB");
+    fy_tensor_t *large = ts_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(65537)), *pool;
     ts_fails(fy_tensor_pin(large, other), PINNED_LIMIT);
     assert_non_null(fy_error_get()->oom);
     assert_int_equal(fy_error_get()->oom->asked, 65537);
@@ -295,6 +283,4 @@ TS_DEVICE_TEST(invalid_pins_are_refused)
     fy_tensor_destroy(pool);
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(60000), &large));
     ts_ok(fy_tensor_pin(large, other)); /* the pool frees the idle bytes that it keeps */
-    fy_tensor_destroy(large);
-    fy_device_close(other);
 }

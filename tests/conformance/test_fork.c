@@ -1,21 +1,16 @@
 /* fork: in the child the host works, and handles of other devices return DEVICE_LOST instead of
  * hanging or crashing; destroying them is safe. The parent continues unchanged. The child reports
  * by its exit code and never returns into the test runner. */
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/harness.h"
 
-/* The line of the child's first failed check, or 0. An exit code has 8 bits: lines of this file
- * fit. */
-#define CHECK(condition) \
-    if (!(condition)) _exit(__LINE__ & 0xFF ? __LINE__ & 0xFF : 255)
+#define CHECK TS_CHILD_CHECK
 
 static void child(ts_ctx_t *ctx, fy_tensor_t *device_tensor, fy_tensor_t *host_tensor)
 {
     fy_tensor_t *sum, *made, *more = NULL;
     void *data;
-    alarm(240); /* a child that hangs must not block the test */
     CHECK(fy_tensor_map(host_tensor, FY_ACCESS_READ, &data) == FY_STATUS_OK);
     CHECK(((float *)data)[1] == 4.0f);
     CHECK(fy_add(host_tensor, host_tensor, &sum) == FY_STATUS_OK);
@@ -46,15 +41,9 @@ TS_DEVICE_TEST(the_child_has_the_host)
     ts_ok(fy_add(on_device, on_device, &sum)); /* in flight, perhaps */
     fy_tensor_keep(on_device);
     fy_tensor_keep(on_host);
-    fflush(NULL);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = ts_fork();
     if (pid == 0) child(ctx, on_device, on_host);
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (!WIFEXITED(status)) fail_msg("the child died of signal %d", WTERMSIG(status));
-    if (WEXITSTATUS(status))
-        fail_msg("the child gave up in line %d of %s", WEXITSTATUS(status), __FILE__);
+    ts_child_ends(pid);
     ts_expect_f32(sum, (float[]){ 2, 4 }, 2); /* the parent continues */
     ts_expect_f32(on_host, (float[]){ 3, 4 }, 2);
     fy_tensor_destroy(on_device);
@@ -63,22 +52,15 @@ TS_DEVICE_TEST(the_child_has_the_host)
 
 TS_DEVICE_TEST(exit_with_everything_open)
 {
-    fflush(NULL);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = ts_fork();
     /* open scopes, live tensors, a download in flight, then exit() with its handlers: every order
      * must work */
     if (pid == 0) {
         fy_tensor_t *x;
-        alarm(240);
         fy_scope_begin("never ended");
         if (fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1000), &x) != FY_STATUS_OK) _exit(1);
         fclose(stdout); /* the runner's buffered output is the parent's */
         exit(0);
     }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-    (void)ctx;
+    ts_child_ends(pid);
 }

@@ -88,13 +88,12 @@ TS_DEVICE_TEST(a_hundred_steps_have_the_same_bits)
 TS_DEVICE_TEST(counted_as_one_request_and_allocates_nothing)
 {
     const model_t m = make_model(ctx->device);
-    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_graph_begin(ctx->device));
     step(&m);
     fy_graph_t *graph = ts_graph_end();
     assert_int_equal(ts_ledger(NULL).requests, before.requests); /* recorded, not run */
-    ts_ok(fy_graph_query(graph, &info));
+    fy_graph_info_t info = ts_graph_info(graph);
     assert_ptr_equal(info.device, ctx->device);
     assert_int_equal(info.requests, 18); /* views submit nothing */
     assert_int_equal(info.uploads, 0);
@@ -116,7 +115,7 @@ TS_DEVICE_TEST(counted_as_one_request_and_allocates_nothing)
     assert_int_equal(memory[1].device_allocs, memory[0].device_allocs);
     /* once for each replay, however often the replay writes it */
     assert_int_equal(ts_version(m.w1), version + 1000);
-    ts_ok(fy_graph_query(graph, &info));
+    info = ts_graph_info(graph);
     assert_int_equal(info.replays, 1001);
 }
 
@@ -179,15 +178,11 @@ TS_DEVICE_TEST(tensors_are_destroyed_first)
     ts_ok(fy_graph_replay(graph, NULL));
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(view, (float[]){ 4, 9, 14, 19 }, 4);
-    fy_graph_destroy(graph);
-    fy_graph_destroy(NULL);
-    fy_tensor_destroy(view);
 }
 
 TS_DEVICE_TEST(memory_of_destroyed_tensors_is_reused)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(1000), 0), *last;
-    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(100000), &x)); /* 400 kB a result */
     ts_ok(fy_graph_begin(ctx->device));
     fy_tensor_t *now;
@@ -200,7 +195,7 @@ TS_DEVICE_TEST(memory_of_destroyed_tensors_is_reused)
     }
     ts_ok(fy_sum(now, FY_ALL_AXES, 0, &last));
     fy_graph_t *graph = ts_graph_end();
-    ts_ok(fy_graph_query(graph, &info));
+    const fy_graph_info_t info = ts_graph_info(graph);
     assert_in_range(info.pool_nbytes, 800000,
                     4 << 20); /* memory for two at a time, not for a hundred */
     ts_ok(fy_graph_replay(graph, NULL));
@@ -211,16 +206,14 @@ TS_DEVICE_TEST(memory_of_destroyed_tensors_is_reused)
 TS_DEVICE_TEST(growing_loses_no_segment)
 {
     enum { MIB = 1 << 20 };
-    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
-    fy_tensor_t *small, *large;
     ts_ok(fy_graph_begin(ctx->device));
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &small));
+    fy_tensor_t *small = ts_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(4 * MIB)), *large;
     fy_tensor_destroy(small);
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(8 * MIB), &large));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(4 * MIB),
                    &small)); /* in the place of the first */
     fy_graph_t *graph = ts_graph_end();
-    ts_ok(fy_graph_query(graph, &info));
+    const fy_graph_info_t info = ts_graph_info(graph);
     assert_int_equal(info.pool_nbytes, 12 * MIB);
     ts_ok(fy_graph_replay(graph, NULL));
 }
@@ -240,7 +233,6 @@ TS_DEVICE_TEST(two_graphs_back_to_back)
 TS_DEVICE_TEST(odd_shapes)
 {
     fy_tensor_t *many[12], *joined, *none, *still_none, *x = ts_iota(ctx->device, FY_DIMS(2), 1);
-    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(0, 3), &none));
     ts_ok(fy_graph_begin(ctx->device));
     for (int i = 0; i < 12; i++) ts_ok(fy_affine(x, 1, i, &many[i]));
@@ -251,7 +243,7 @@ TS_DEVICE_TEST(odd_shapes)
     float want[24];
     for (int i = 0; i < 24; i++) want[i] = (float)(1 + i % 2 + i / 2);
     ts_expect_f32(joined, want, 24);
-    ts_ok(fy_graph_query(graph, &info));
+    const fy_graph_info_t info = ts_graph_info(graph);
     assert_int_equal(info.requests, 13);
 
     fy_ticket_t ticket = { 9, 9 };
@@ -329,7 +321,6 @@ TS_DEVICE_TEST(each_replay_uploads_the_current_bytes)
     borrow.convert = 1;
     fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32),
                 *x = ts_iota(ctx->device, FY_DIMS(4), 100), *wide, *sum;
-    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     fy_ticket_t ticket = { 1, 1 };
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F64, FY_DIMS(4), &wide));
     fill_source(source, 1);
@@ -344,7 +335,7 @@ TS_DEVICE_TEST(each_replay_uploads_the_current_bytes)
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "recording an upload");
     ts_expect_f32(x, (float[]){ 100, 101, 102, 103 }, 4);
-    ts_ok(fy_graph_query(graph, &info));
+    const fy_graph_info_t info = ts_graph_info(graph);
     assert_int_equal(info.uploads, 2);
     assert_int_equal(info.upload_nbytes, 32);
     assert_int_equal(info.requests, 1);

@@ -79,10 +79,9 @@ static void told(void *user, fy_status_t status)
 /* The ticket of a recorded upload is not "done": only a replay can complete it. */
 TS_DEVICE_TEST(a_recorded_upload_has_no_ticket)
 {
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *src;
     fy_ticket_t recorded, replayed;
     int calls = 0;
-    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &src));
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *src = ts_pinned(ctx->device, 4);
     ts_ok(fy_fill(src, 7));
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_tensor_upload_into(x, src, &ts_borrow, &recorded));
@@ -260,8 +259,7 @@ TS_DEVICE_TEST(other_devices_go_on)
     fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(y, (float[]){ 2, 4 }, 2);
-    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
-    ts_ok(fy_graph_query(graph, &info));
+    const fy_graph_info_t info = ts_graph_info(graph);
     assert_int_equal(info.requests, 1);
     fy_tensor_destroy(z);
     fy_tensor_destroy(w);

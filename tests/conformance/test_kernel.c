@@ -90,12 +90,7 @@ static void fails_in(fy_tensor_t *dst, fy_tensor_t *src, double number)
     ts_ok(call(dst, src, (picky_attrs_t){ .number = number, .status = FY_STATUS_UNSUPPORTED }));
 }
 
-static fy_tensor_t *ones(ts_ctx_t *ctx)
-{
-    fy_tensor_t *tensor;
-    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 2), 1, &tensor));
-    return tensor;
-}
+static fy_tensor_t *ones(ts_ctx_t *ctx) { return ts_full(ctx->device, FY_DIMS(3, 2), 1); }
 
 static const float k_ones[] = { 1, 1, 1, 1, 1, 1 };
 

@@ -9,7 +9,6 @@
 TS_DEVICE_TEST(one_of_each)
 {
     fy_tensor_t *host = ts_host_f32(FY_DIMS(8), (float[8]){ 1 }), *x, *y, *back;
-    fy_download_t *download;
     fy_ledger_totals_t a = ts_ledger(NULL);
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x));
     fy_ledger_totals_t b = ts_ledger(NULL);
@@ -25,7 +24,7 @@ TS_DEVICE_TEST(one_of_each)
     c.requests = b.requests;
     c.device_allocs = b.device_allocs;
     ts_expect_quiet(&b, &c, "two ops");
-    ts_ok(fy_tensor_download(y, NULL, &download));
+    fy_download_t *download = ts_submit_download(y);
     fy_ledger_totals_t d = ts_ledger(NULL);
     assert_int_equal(d.syncs, c.syncs);
     ts_ok(fy_download_wait(download, FY_FOREVER, &back));
@@ -107,10 +106,9 @@ static void note_path(void *user, const char *path, const fy_ledger_totals_t *to
 
 TS_DEVICE_TEST(a_walk_sees_parents_first)
 {
-    fy_tensor_t *x;
     fy_scope_t a = fy_scope_begin("walked");
     fy_scope_begin("inner");
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2), &x));
+    (void)ts_full(ctx->device, FY_DIMS(2), 0);
     fy_scope_end(a, 0, NULL);
     walked_t walked = { .parents_first = 1 };
     fy_ledger_walk(note_path, &walked);
@@ -151,8 +149,7 @@ TS_DEVICE_TEST(threads_add_up)
     pthread_t threads[NTHREADS];
     fy_ledger_totals_t before = ts_ledger("ledger worker"), all_before = ts_ledger(NULL);
     void *results[NTHREADS];
-    for (int i = 0; i < NTHREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, worker, ctx), 0);
+    for (int i = 0; i < NTHREADS; i++) threads[i] = ts_thread(worker, ctx);
     for (int i = 0; i < NTHREADS; i++)
         /* join all of them first: a failure here ends the test and its device */
         pthread_join(threads[i], &results[i]);

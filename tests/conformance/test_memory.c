@@ -3,13 +3,6 @@
  * Not here: running out of memory (tests/faults), the pool's invariants (tests/unit/alloc). */
 #include "tests/support/harness.h"
 
-static fy_memory_stats_t stats_of(const fy_device_t *device, const char *path)
-{
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query(device, path, &stats));
-    return stats;
-}
-
 static void expect_equations(const fy_memory_stats_t *stats)
 {
     assert_int_equal(stats->reserved, stats->live + stats->cached);
@@ -23,7 +16,7 @@ static void expect_equations(const fy_memory_stats_t *stats)
 
 TS_DEVICE_TEST(figures_keep_their_equations)
 {
-    fy_memory_stats_t before = stats_of(ctx->device, NULL);
+    fy_memory_stats_t before = ts_memory(ctx->device, NULL);
     expect_equations(&before);
     fy_tensor_t *tensors[50];
     uint64_t requested = 0;
@@ -31,19 +24,19 @@ TS_DEVICE_TEST(figures_keep_their_equations)
         int64_t n = 1 + i * 977;
         ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, 1, &n, &tensors[i]));
         requested += (uint64_t)n;
-        fy_memory_stats_t now = stats_of(ctx->device, NULL);
+        fy_memory_stats_t now = ts_memory(ctx->device, NULL);
         expect_equations(&now);
         /* to the byte; small host blocks as rounded */
         if (!ctx->is_host) assert_int_equal(now.requested - before.requested, requested);
     }
-    fy_memory_stats_t full = stats_of(ctx->device, NULL);
+    fy_memory_stats_t full = ts_memory(ctx->device, NULL);
     for (int i = 0; i < 50; i++) {
         fy_tensor_destroy(tensors[i]);
-        fy_memory_stats_t now = stats_of(ctx->device, NULL);
+        fy_memory_stats_t now = ts_memory(ctx->device, NULL);
         expect_equations(&now);
         assert_true(now.peak_live >= full.live);
     }
-    fy_memory_stats_t after = stats_of(ctx->device, NULL);
+    fy_memory_stats_t after = ts_memory(ctx->device, NULL);
     assert_int_equal(after.live, before.live);
     assert_int_equal(after.requested, before.requested);
 }
@@ -57,26 +50,24 @@ TS_DEVICE_TEST(a_steady_loop_allocates_nothing)
         ts_ok(fy_matmul(a, a, &b));
         ts_ok(fy_add(a, b, &c));
         fy_scope_end(step, 0, NULL);
-        if (i == 4) allocs = stats_of(ctx->device, NULL).device_allocs;
+        if (i == 4) allocs = ts_memory(ctx->device, NULL).device_allocs;
     }
-    assert_int_equal(stats_of(ctx->device, NULL).device_allocs, allocs);
+    assert_int_equal(ts_memory(ctx->device, NULL).device_allocs, allocs);
     if (!ctx->is_host) assert_true(allocs > 0);
 }
 
 TS_DEVICE_TEST(trim_frees_idle_memory)
 {
-    fy_tensor_t *a, *b;
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(70) << 20), &a));
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1000), &b));
+    fy_tensor_t *a = ts_bytes(ctx->device, INT64_C(70) << 20), *b = ts_bytes(ctx->device, 1000);
     fy_tensor_destroy(a);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
-    fy_memory_stats_t before = stats_of(ctx->device, NULL);
+    fy_memory_stats_t before = ts_memory(ctx->device, NULL);
     assert_true(before.cached >= UINT64_C(70) << 20);
     uint64_t released = 0;
     ts_ok(fy_memory_trim(ctx->device, before.reserved, &released));
     assert_int_equal(released, 0); /* already below */
     ts_ok(fy_memory_trim(ctx->device, 0, &released));
-    fy_memory_stats_t after = stats_of(ctx->device, NULL);
+    fy_memory_stats_t after = ts_memory(ctx->device, NULL);
     expect_equations(&after);
     assert_int_equal(after.reserved, before.reserved - released);
     assert_true(released >= UINT64_C(70) << 20);
@@ -88,31 +79,30 @@ TS_DEVICE_TEST(trim_frees_idle_memory)
     fy_tensor_destroy(b);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     ts_ok(fy_memory_trim(ctx->device, 0, NULL));
-    fy_memory_stats_t empty = stats_of(ctx->device, NULL);
+    fy_memory_stats_t empty = ts_memory(ctx->device, NULL);
     if (!ctx->is_host) assert_int_equal(empty.reserved, empty.live);
     ts_fails(fy_memory_trim(NULL, 0, NULL), INVALID_ARGUMENT);
 }
 
 TS_DEVICE_TEST(figures_by_scope_path)
 {
-    fy_tensor_t *outside, *inside, *deeper, *kept;
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(100), &outside));
+    (void)ts_bytes(ctx->device, 100);
     fy_scope_t scope = fy_scope_begin("part");
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(2000), &inside));
+    (void)ts_bytes(ctx->device, 2000);
     fy_scope_t inner = fy_scope_begin("inner");
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(30000), &deeper));
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(5), &kept));
-    assert_int_equal(stats_of(ctx->device, "test/part").requested, 32005);
-    assert_int_equal(stats_of(ctx->device, "test/part/inner").requested, 30005);
-    assert_int_equal(stats_of(ctx->device, "test/elsewhere").requested, 0);
+    (void)ts_bytes(ctx->device, 30000);
+    fy_tensor_t *kept = ts_bytes(ctx->device, 5);
+    assert_int_equal(ts_memory(ctx->device, "test/part").requested, 32005);
+    assert_int_equal(ts_memory(ctx->device, "test/part/inner").requested, 30005);
+    assert_int_equal(ts_memory(ctx->device, "test/elsewhere").requested, 0);
     fy_tensor_keep(kept);
     fy_scope_end(inner, 0, NULL);
     /* made in that scope, still alive */
-    assert_int_equal(stats_of(ctx->device, "test/part/inner").requested, 5);
+    assert_int_equal(ts_memory(ctx->device, "test/part/inner").requested, 5);
     fy_tensor_destroy(kept);
-    assert_int_equal(stats_of(ctx->device, "test/part").requested, 2000);
+    assert_int_equal(ts_memory(ctx->device, "test/part").requested, 2000);
     fy_scope_end(scope, 0, NULL);
-    assert_int_equal(stats_of(ctx->device, "test/part").live, 0);
+    assert_int_equal(ts_memory(ctx->device, "test/part").live, 0);
 }
 
 /* While no other thread works on it, the cheap peek returns the same values. */
@@ -129,7 +119,7 @@ TS_DEVICE_TEST(a_peek_equals_a_query)
         else
             fy_tensor_destroy(tensors[i - 40]);
         if (i == 50) ts_ok(fy_memory_trim(ctx->device, 0, NULL));
-        const fy_memory_stats_t query = stats_of(ctx->device, NULL);
+        const fy_memory_stats_t query = ts_memory(ctx->device, NULL);
         ts_ok(fy_memory_peek(ctx->device, &peek));
         assert_int_equal(peek.pending, 0);
         assert_int_equal(peek.largest_free, 0);
@@ -165,18 +155,16 @@ static uint64_t served(const fy_memory_alloc_stats_t *stats)
 TS_DEVICE_TEST(every_request_counts_at_one_stage)
 {
     const fy_memory_alloc_stats_t before = alloc_stats_of(ctx->device);
-    const uint64_t allocs = stats_of(ctx->device, NULL).device_allocs;
+    const uint64_t allocs = ts_memory(ctx->device, NULL).device_allocs;
     uint64_t made = 0;
-    fy_tensor_t *large;
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(90) << 20), &large));
+    (void)ts_bytes(ctx->device, INT64_C(90) << 20);
     made++;
     const fy_memory_alloc_stats_t grown = alloc_stats_of(ctx->device);
     if (!ctx->is_host) assert_int_equal(grown.grown, before.grown + 1);
-    assert_int_equal(stats_of(ctx->device, NULL).device_allocs - allocs,
+    assert_int_equal(ts_memory(ctx->device, NULL).device_allocs - allocs,
                      grown.grown - before.grown);
     for (int i = 0; i < 50; i++) {
-        fy_tensor_t *tensor;
-        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(50000), &tensor));
+        fy_tensor_t *tensor = ts_bytes(ctx->device, 50000);
         made++;
         if (i % 3 == 0) ts_ok(fy_fill(tensor, 1));
         if (i % 2) fy_tensor_destroy(tensor);
@@ -214,11 +202,11 @@ TS_DEVICE_TEST(each_path_has_its_peak)
             fy_scope_t scopes[2] = { { 0, 0 }, { 0, 0 } };
             if (where) scopes[0] = fy_scope_begin(where == 3 ? "b" : "a");
             if (where == 2) scopes[1] = fy_scope_begin("deep");
-            const uint64_t before = stats_of(ctx->device, NULL).live;
+            const uint64_t before = ts_memory(ctx->device, NULL).live;
             ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS((int64_t)(what % 5000) + 1),
                                    &held[nheld].tensor));
             fy_tensor_keep(held[nheld].tensor);
-            held[nheld].nbytes = stats_of(ctx->device, NULL).live - before;
+            held[nheld].nbytes = ts_memory(ctx->device, NULL).live - before;
             for (int p = 0; p < PATHS; p++) {
                 held[nheld].under[p] = p == 0 || p == where || (p == 1 && where == 2);
                 live[p] += held[nheld].under[p] ? held[nheld].nbytes : 0;
@@ -229,7 +217,7 @@ TS_DEVICE_TEST(each_path_has_its_peak)
             if (where) fy_scope_end(scopes[0], 0, NULL);
         }
         for (int p = 0; p < PATHS; p++) {
-            const fy_memory_stats_t stats = stats_of(ctx->device, paths[p]);
+            const fy_memory_stats_t stats = ts_memory(ctx->device, paths[p]);
             assert_int_equal(stats.live, live[p]);
             assert_int_equal(stats.peak_live, peak[p]);
         }
@@ -237,18 +225,17 @@ TS_DEVICE_TEST(each_path_has_its_peak)
     while (nheld) fy_tensor_destroy(held[--nheld].tensor);
     fy_scope_end(outer, 0, NULL);
     for (int p = 0; p < PATHS; p++)
-        assert_int_equal(stats_of(ctx->device, paths[p]).peak_live, peak[p]);
+        assert_int_equal(ts_memory(ctx->device, paths[p]).peak_live, peak[p]);
 }
 
 /* A new device in the place of a closed one starts with peaks of 0. */
 TS_DEVICE_TEST(a_new_device_has_no_old_peaks)
 {
-    assert_int_equal(stats_of(ctx->device, "test/outer").peak_live, 0);
-    assert_int_equal(stats_of(ctx->device, "test/past").peak_live, 0);
+    assert_int_equal(ts_memory(ctx->device, "test/outer").peak_live, 0);
+    assert_int_equal(ts_memory(ctx->device, "test/past").peak_live, 0);
     fy_scope_t past = fy_scope_begin("past");
-    fy_tensor_t *tensor;
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1000), &tensor));
-    assert_true(stats_of(ctx->device, "test/past").peak_live >= 1000);
+    (void)ts_bytes(ctx->device, 1000);
+    assert_true(ts_memory(ctx->device, "test/past").peak_live >= 1000);
     fy_scope_end(past, 0, NULL);
 }
 

@@ -2,8 +2,6 @@
  * reported once; without the option none of this happens. For memory that the host can access:
  * page-locked memory of any device, and host memory with FERRY_MEMORY_DEBUG, which this program
  * sets. Not here: AddressSanitizer (test_asan_marks.c). */
-#include <unistd.h>
-
 #include "tests/support/harness.h"
 
 static struct {
@@ -19,32 +17,18 @@ static void on_log(void *user, fy_log_level_t level, const char *text)
     said.errors++;
 }
 
-static fy_device_t *with_debug(ts_ctx_t *ctx, const char *what)
+static fy_device_t *with_debug(ts_ctx_t *ctx, const char *option)
 {
-    char option[64];
     memset(&said, 0, sizeof said);
     fy_log_set(on_log, NULL);
-    if (ctx->is_host) return ctx->device;
-    fy_device_close(ctx->device);
-    ctx->device = NULL;
-    snprintf(option, sizeof option, "debug=%s", what);
-    ts_ok(fy_device_open(ts_spec_with(ctx->spec, option), &ctx->device));
-    return ctx->device;
-}
-
-static void done(ts_ctx_t *ctx)
-{
-    fy_log_set(NULL, NULL);
-    if (ctx->is_host) return;
-    fy_device_close(ctx->device);
-    ts_ok(fy_device_open(ctx->spec, &ctx->device));
+    return ctx->is_host ? ctx->device : ts_open_with(ctx, option);
 }
 
 /* Memory that the host can access and that `device` manages. */
 static uint8_t *bytes_of(fy_device_t *device, int64_t n, fy_tensor_t **out_tensor)
 {
     void *data;
-    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(n), out_tensor));
+    *out_tensor = ts_pinned_bytes(device, n);
     ts_ok(fy_tensor_map(*out_tensor, FY_ACCESS_WRITE, &data));
     return data;
 }
@@ -58,7 +42,7 @@ static uint64_t broken(const fy_device_t *device)
 
 TS_DEVICE_TEST(fresh_and_freed_bytes_have_a_pattern)
 {
-    fy_device_t *device = with_debug(ctx, "poison");
+    fy_device_t *device = with_debug(ctx, "debug=poison");
     fy_tensor_t *x, *hold;
     (void)bytes_of(device, 100, &hold); /* the segment stays */
     for (int64_t n = 1; n < 200000; n = n * 3 + 1) {
@@ -73,13 +57,13 @@ TS_DEVICE_TEST(fresh_and_freed_bytes_have_a_pattern)
     }
     fy_tensor_destroy(hold);
     assert_int_equal(said.errors, 0);
-    done(ctx);
+    fy_log_set(NULL, NULL);
 }
 
 /* Until a transfer is done with them, freed bytes do not change. */
 TS_DEVICE_TEST(bytes_in_use_keep_their_values)
 {
-    fy_device_t *device = with_debug(ctx, "poison+guard");
+    fy_device_t *device = with_debug(ctx, "debug=poison+guard");
     fy_tensor_t *host, *x;
     memset(bytes_of(device, 5000, &host), 7, 5000);
     ts_ok(fy_tensor_upload(host, device, &ts_borrow, &x));
@@ -89,14 +73,14 @@ TS_DEVICE_TEST(bytes_in_use_keep_their_values)
     for (size_t i = 0; i < sizeof got; i++) assert_int_equal(got[i], 7);
     fy_tensor_destroy(x);
     assert_int_equal(said.errors, 0);
-    done(ctx);
+    fy_log_set(NULL, NULL);
 }
 
 #ifndef __SANITIZE_ADDRESS__ /* ASan would detect it first */
 TS_DEVICE_TEST(writes_out_of_bounds_are_detected)
 {
     static const int64_t sizes[] = { 1, 100, 256, 4097, 70000, 3 << 20 };
-    fy_device_t *device = with_debug(ctx, "guard");
+    fy_device_t *device = with_debug(ctx, "debug=guard");
     const uint64_t before = broken(device);
     fy_tensor_t *x;
     fy_scope_t scope = fy_scope_begin("writer");
@@ -139,14 +123,14 @@ TS_DEVICE_TEST(writes_out_of_bounds_are_detected)
         assert_non_null(strstr(said.text[0], "7 blocks were written out of their bounds"));
         ts_ok(fy_device_open(ctx->spec, &ctx->device));
     }
-    done(ctx);
+    fy_log_set(NULL, NULL);
 }
 #endif
 
 /* Programs work as without the option: transfers, ops, graphs, exact limits. */
 TS_DEVICE_TEST(programs_work_as_usual)
 {
-    fy_device_t *device = with_debug(ctx, "poison+guard");
+    fy_device_t *device = with_debug(ctx, "debug=poison+guard");
     const uint64_t before = broken(device);
     fy_tensor_t *x, *y, *sum;
     fy_graph_t *graph;
@@ -163,7 +147,7 @@ TS_DEVICE_TEST(programs_work_as_usual)
     }
     assert_int_equal(broken(device), before);
     assert_int_equal(said.errors, 0);
-    done(ctx);
+    fy_log_set(NULL, NULL);
 }
 
 TS_DEVICE_TEST(refusals)

@@ -300,10 +300,9 @@ TS_DEVICE_TEST(invalid_download_targets_are_refused)
 TS_DEVICE_TEST(downloads_into_borrowed_memory_are_busy)
 {
     const int64_t n = 1 << 22;
-    fy_tensor_t *pinned, *device;
     fy_ticket_t ticket;
-    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, 1, &n, &pinned));
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, 1, &n, &device));
+    fy_tensor_t *pinned = ts_pinned_bytes(ctx->device, n),
+                *device = ts_zeros(ctx->device, FY_DTYPE_U8, 1, &n);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     ts_ok(fy_tensor_upload_into(device, pinned, &ts_borrow, &ticket));
     if (ctx->is_sim) ts_fails(fy_tensor_download_into(pinned, device, NULL), BUSY);
@@ -314,12 +313,9 @@ TS_DEVICE_TEST(downloads_into_borrowed_memory_are_busy)
 /* A fault in the source's bytes reaches the caller and every later reader of dst. */
 TS_DEVICE_TEST(downloads_into_memory_report_faults)
 {
-    int64_t values[2] = { 1, 99 };
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *indices, *rows,
+    fy_tensor_t *rows = ts_bad_rows(ts_iota(ctx->device, FY_DIMS(4), 0)),
                 *dst = ts_host_f32(FY_DIMS(2), (float[2]){ 9, 9 });
     void *data;
-    indices = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), values);
-    ts_ok(fy_gather(table, indices, &rows));
     ts_fails(fy_tensor_download_into(dst, rows, NULL), BAD_VALUE);
     if (!ctx->is_host) ts_fails(fy_tensor_map(dst, FY_ACCESS_READ, &data), BAD_VALUE);
     /* all of it is overwritten: valid again */
@@ -433,10 +429,9 @@ TS_DEVICE_TEST(invalid_download_lists_are_refused)
 TS_DEVICE_TEST(one_bad_download_does_not_affect_others)
 {
     int64_t values[2] = { 1, 99 };
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices,
-                *src[3] = { table, NULL, table };
     fy_download_t *downloads[3];
-    indices = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), values);
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *src[3] = { table, NULL, table },
+                *indices = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), values), *host;
     ts_ok(fy_gather(table, indices, &src[1]));
     ts_ok(fy_tensor_download_many(3, src, NULL, downloads));
     ts_ok(fy_download_wait(downloads[0], FY_FOREVER, &host));

@@ -9,25 +9,19 @@
  * card. */
 static fy_device_t *open_peer(const ts_ctx_t *ctx)
 {
-    fy_device_t *peer = NULL;
     char spec[128];
     const char *name = ts_spec_name(ctx->spec);
     if (ctx->is_host) skip();
     snprintf(spec, sizeof spec, "%.*s:1%s", (int)strcspn(name, ":"), name,
              ctx->spec + strlen(name));
+    fy_device_t *peer;
     const fy_status_t status = fy_device_open(spec, &peer);
+    fy_device_close(peer);
     if (status == FY_STATUS_UNAVAILABLE) {
         print_message("           %s: %s\n", spec, fy_error_get()->text);
         skip();
     }
-    ts_ok(status);
-    return peer;
-}
-
-static void close_peer(fy_device_t *peer)
-{
-    ts_ok(fy_device_wait(peer, FY_FOREVER));
-    fy_device_close(peer);
+    return ts_open(spec);
 }
 
 TS_DEVICE_TEST(a_tensor_is_sent_and_returned)
@@ -57,7 +51,6 @@ TS_DEVICE_TEST(a_tensor_is_sent_and_returned)
         fy_tensor_destroy(there);
         fy_tensor_destroy(back);
     }
-    close_peer(peer);
 }
 
 TS_DEVICE_TEST(into_every_layout)
@@ -92,7 +85,6 @@ TS_DEVICE_TEST(into_every_layout)
             ts_array_free(&got);
         }
     }
-    close_peer(peer);
 }
 
 /* Converted on the source: the bytes of the result are transferred. */
@@ -109,17 +101,14 @@ TS_DEVICE_TEST(converted_at_the_source)
     ts_ok(fy_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &wide));
     ts_ok(fy_tensor_send_into(wide, half, &ts_convert, NULL));
     ts_expect_f32(wide, (float[4]){ 1, -2.5f, 0.5f, 3 }, 4);
-    fy_tensor_destroy(half);
-    close_peer(peer);
 }
 
 /* Ops before and after it, on both devices, wait for it as for any other use of the bytes. */
 TS_DEVICE_TEST(ordered_on_both_sides)
 {
     fy_device_t *peer = open_peer(ctx);
-    fy_tensor_t *x, *y, *sum;
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(1000), &x));
-    ts_ok(fy_zeros(peer, FY_DTYPE_F32, FY_DIMS(1000), &y));
+    fy_tensor_t *x = ts_full(ctx->device, FY_DIMS(1000), 0), *y = ts_full(peer, FY_DIMS(1000), 0),
+                *sum;
     for (int step = 1; step <= 5; step++) {
         ts_ok(fy_fill(x, step));
         ts_ok(fy_fill(y, -1));
@@ -129,8 +118,6 @@ TS_DEVICE_TEST(ordered_on_both_sides)
         ts_expect_f32(sum, (float[1]){ (float)step * 1000 }, 1);
         fy_tensor_destroy(sum);
     }
-    fy_tensor_destroy(y);
-    close_peer(peer);
 }
 
 TS_DEVICE_TEST(invalid_sends_are_refused)
@@ -171,25 +158,16 @@ TS_DEVICE_TEST(invalid_sends_are_refused)
     after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "a send against a guard");
     fy_scope_end(scope, 0, NULL);
-    fy_tensor_destroy(shorter);
-    close_peer(peer);
 }
 
 /* A fault in the source's bytes is detected before they are sent. */
 TS_DEVICE_TEST(bad_bytes_are_not_sent)
 {
-    int64_t values[2] = { 1, 99 };
+    const int64_t good[2] = { 1, 2 };
     fy_device_t *peer = open_peer(ctx);
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows, *there;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
-    ts_ok(fy_gather(table, indices, &rows));
-    ts_fails(fy_tensor_send(rows, peer, NULL, &there), BAD_VALUE);
-    values[1] = 2;
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
-    ts_ok(fy_gather(table, indices, &rows));
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *rows, *there;
+    ts_fails(fy_tensor_send(ts_bad_rows(table), peer, NULL, &there), BAD_VALUE);
+    ts_ok(fy_gather(table, ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), good), &rows));
     ts_ok(fy_tensor_send(rows, peer, NULL, &there));
     ts_expect_f32(there, (float[2]){ 1, 2 }, 2);
-    fy_tensor_destroy(there);
-    close_peer(peer);
 }

@@ -47,9 +47,7 @@ static fy_device_t *limited(ts_ctx_t *ctx, const char *options)
 
 static fy_tensor_t *bytes(fy_device_t *device, int64_t n)
 {
-    fy_tensor_t *x;
-    ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(n), &x));
-    return x;
+    return ts_zeros(device, FY_DTYPE_U8, FY_DIMS(n));
 }
 
 TS_DEVICE_TEST(callbacks_free_the_missing_bytes)
@@ -83,7 +81,6 @@ TS_DEVICE_TEST(callbacks_free_the_missing_bytes)
     ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 * MIB), &x), OUT_OF_MEMORY);
     ts_fails(fy_memory_off_pressure(device, second.id), INVALID_ARGUMENT);
     assert_int_equal(second.calls, 2);
-    ts_reopen(ctx, device);
 }
 
 TS_DEVICE_TEST(refusals)
@@ -148,9 +145,8 @@ TS_DEVICE_TEST(a_callback_does_not_change_its_thread)
     assert_int_equal(strncmp(before, fy_error_get()->text, strlen(before)), 0);
     assert_int_equal(ts_ledger("test/guest/pressure").download.nbytes - ledger.download.nbytes,
                      2 * MIB);
-    fy_tensor_t *z;
     /* in "test", not in the scope that the callback left open */
-    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(4), &z));
+    (void)ts_bytes(fy_device_host(), 4);
     fy_scope_t inner = fy_scope_begin("inner");
     fy_scope_end(inner, 0, NULL);
     ts_ok(fy_tensor_map(pressure.held[1], FY_ACCESS_READ, &data));
@@ -159,7 +155,6 @@ TS_DEVICE_TEST(a_callback_does_not_change_its_thread)
     fy_tensor_destroy(x);
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_memory_off_pressure(device, pressure.id));
-    ts_reopen(ctx, device);
 }
 
 /* Under a guard a callback may make the same calls as the scope. */
@@ -197,7 +192,6 @@ TS_DEVICE_TEST(guards_hold_inside)
     ts_fails(fy_memory_reserve(device, 2 * MIB), REFUSED_BY_GUARD);
     fy_scope_end(step, 0, NULL);
     fy_scope_end(scope, 0, NULL);
-    ts_reopen(ctx, device);
 }
 
 /* Calls of a callback on a recording thread run at once, and are not recorded. */
@@ -221,14 +215,12 @@ TS_DEVICE_TEST(a_callback_is_not_recorded)
     fy_device_t *device = limited(ctx, "limit=8MiB&segment=64KiB");
     if (!device) return;
     pressure_t pressure = { .order = 0 };
-    fy_tensor_t *big, *sum;
     fy_graph_t *graph;
-    fy_scope_t scope = fy_scope_begin("test");
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1), &pressure.held[1]));
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1), 5, &pressure.held[2]));
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1), &pressure.held[3]));
     pressure.held[0] = bytes(device, 4 * MIB);
-    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(768 * 1024), 1, &big));
+    fy_tensor_t *big = ts_full(device, FY_DIMS(768 * 1024), 1), *sum;
     ts_ok(fy_memory_on_pressure(device, works_now, &pressure, &pressure.id));
     ts_ok(fy_graph_begin(device));
     fy_tensor_t *twice;
@@ -241,8 +233,6 @@ TS_DEVICE_TEST(a_callback_is_not_recorded)
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(sum, (float[]){ 2.0f * 768 * 1024 }, 1);
     ts_expect_f32(pressure.held[1], (float[]){ 5 }, 1); /* was not recorded */
-    fy_scope_end(scope, 0, NULL);
-    ts_reopen(ctx, device);
 }
 
 /* ---- several threads, forks ---- */
@@ -287,16 +277,14 @@ TS_DEVICE_TEST(removing_a_callback_waits)
 {
     fy_device_t *device = limited(ctx, "limit=2MiB");
     if (!device) return;
-    pthread_t asker, taker;
     pressure_t pressure = { .order = 0 };
     away_t away = { .device = device, .pressure = &pressure };
-    fy_scope_t scope = fy_scope_begin("test");
     (void)bytes(device, MIB);
     ts_ok(fy_memory_on_pressure(device, lingers, &pressure, &pressure.id));
-    assert_int_equal(pthread_create(&asker, NULL, runs_out, device), 0);
+    const pthread_t asker = ts_thread(runs_out, device);
     while (!atomic_load(&pressure.is_inside)) sched_yield();
     (void)bytes(device, 4096); /* no lock is held while it runs */
-    assert_int_equal(pthread_create(&taker, NULL, takes_away, &away), 0);
+    const pthread_t taker = ts_thread(takes_away, &away);
     fy_tensor_t *x;
     /* until no request can start it any more: the removing thread waits, or is about to */
     for (int last = -1; last != atomic_load(&pressure.entered);) {
@@ -305,18 +293,14 @@ TS_DEVICE_TEST(removing_a_callback_waits)
     }
     for (int i = 0; i < 1000; i++) sched_yield();
     assert_int_equal(atomic_load(&away.is_over), 0);
-    const pid_t child = fork(); /* with one thread inside the callback, and one that waits */
+    const pid_t child = ts_fork(); /* with one thread inside the callback, and one that waits */
     if (child == 0)
         _exit(fy_memory_off_pressure(device, pressure.id) == FY_STATUS_INVALID_ARGUMENT ? 0 : 1);
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    ts_child_ends(child);
     atomic_store(&pressure.may_end, 1);
     pthread_join(asker, NULL);
     pthread_join(taker, NULL);
     assert_int_equal(atomic_load(&away.is_over), 1);
-    fy_scope_end(scope, 0, NULL);
-    ts_reopen(ctx, device);
 }
 
 /* A child forked inside the callback continues, and can remove the callback once it has
@@ -343,7 +327,6 @@ TS_DEVICE_TEST(a_fork_inside_a_callback)
     pressure_t pressure = { .calls = -1 };
     fy_tensor_t *x;
     ts_ok(fy_memory_on_pressure(device, forks, &pressure, &pressure.id));
-    fy_scope_t scope = fy_scope_begin("test");
     (void)bytes(device, MIB);
     ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 * MIB), &x), OUT_OF_MEMORY);
     assert_int_equal(pressure.calls, 0);
@@ -353,27 +336,22 @@ TS_DEVICE_TEST(a_fork_inside_a_callback)
     assert_int_equal(pressure.calls, 0);
     fy_graph_t *graph;
     ts_fails(fy_graph_end(&graph), OUT_OF_MEMORY);
-    fy_scope_end(scope, 0, NULL);
-    ts_reopen(ctx, device);
 }
 
 /* ---- reserve and the spec ---- */
 
 static uint64_t device_allocs(const fy_device_t *device)
 {
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query(device, NULL, &stats));
-    return stats.device_allocs;
+    return ts_memory(device, NULL).device_allocs;
 }
 
 TS_DEVICE_TEST(reserve_grows_now)
 {
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query(ctx->device, NULL, &stats));
+    fy_memory_stats_t stats = ts_memory(ctx->device, NULL);
     const uint64_t all = stats.reserved + 3 * MIB;
     const fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_memory_reserve(ctx->device, all));
-    ts_ok(fy_memory_query(ctx->device, NULL, &stats));
+    stats = ts_memory(ctx->device, NULL);
     assert_true(stats.reserved >= all && stats.reserved < all + 4096);
     const uint64_t allocs = stats.device_allocs;
     ts_ok(fy_memory_reserve(ctx->device, all));
@@ -392,7 +370,6 @@ TS_DEVICE_TEST(growth_off)
     fy_device_t *device = limited(ctx, "growth=off&limit=64MiB");
     if (!device) return;
     fy_tensor_t *x = NULL;
-    fy_scope_t scope = fy_scope_begin("test");
     ts_fails(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(100), &x), OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_GROWTH_OFF);
     ts_text_has("Would help: fy_memory_reserve 256 more (256 in all)");
@@ -414,17 +391,14 @@ TS_DEVICE_TEST(growth_off)
     ts_fails(fy_graph_end(&graph), UNSUPPORTED);
     ts_fails(fy_memory_reserve(device, 65 * MIB), OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_LIMIT);
-    fy_scope_end(scope, 0, NULL);
-    ts_reopen(ctx, device);
 }
 
 TS_DEVICE_TEST(options)
 {
     fy_device_t *device = limited(ctx, "segment=64KiB");
     if (!device) return;
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     fy_tensor_t *x = bytes(device, 100);
-    ts_ok(fy_memory_query(device, NULL, &stats));
+    const fy_memory_stats_t stats = ts_memory(device, NULL);
     assert_int_equal(stats.reserved, 64 * 1024);
     fy_tensor_destroy(x);
     ts_reopen(ctx, device);

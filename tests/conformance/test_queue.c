@@ -10,8 +10,7 @@
 /* A request that keeps an asynchronous device busy. */
 static fy_tensor_t *slow(fy_device_t *device)
 {
-    fy_tensor_t *a, *b;
-    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(256, 256), 0.5, &a));
+    fy_tensor_t *a = ts_full(device, FY_DIMS(256, 256), 0.5), *b;
     for (int i = 0; i < 8; i++) {
         ts_ok(fy_matmul(a, a, &b));
         fy_tensor_destroy(a);
@@ -23,9 +22,8 @@ static fy_tensor_t *slow(fy_device_t *device)
 TS_DEVICE_TEST(a_download_is_tried_until_it_is_there)
 {
     fy_tensor_t *x = slow(ctx->device), *host = NULL;
-    fy_download_t *download;
     const fy_ledger_totals_t before = ts_ledger(NULL);
-    ts_ok(fy_tensor_download(x, NULL, &download));
+    fy_download_t *download = ts_submit_download(x);
     int tries = 0;
     for (; !host; tries++) ts_ok(fy_download_try(download, &host));
     if (ctx->is_sim) assert_true(tries > 1);
@@ -38,14 +36,13 @@ TS_DEVICE_TEST(a_download_is_tried_until_it_is_there)
 TS_DEVICE_TEST(one_value_is_tried)
 {
     fy_tensor_t *x, *many = ts_iota(ctx->device, FY_DIMS(3), 0);
-    fy_download_t *download;
     int done = 7;
     double value = 7;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1), 2.5, &x));
-    ts_ok(fy_tensor_download(x, NULL, &download));
-    fy_guard_options_t light = FY_GUARD_LIGHT_ONLY;
+    fy_download_t *download = ts_submit_download(x);
     fy_scope_t scope = fy_scope_begin("light");
-    ts_ok(fy_scope_guard(&light)); /* no sync, so nothing to refuse */
+    ts_ok(fy_scope_guard(
+        &(fy_guard_options_t)FY_GUARD_LIGHT_ONLY)); /* no sync, so nothing to refuse */
     do ts_ok(fy_download_try_f64(download, &done, &value));
     while (!done);
     fy_scope_end(scope, 0, NULL);
@@ -71,12 +68,8 @@ TS_DEVICE_TEST(tries_refuse_nothing_and_null)
 /* A failing try destroys the download and reports the reason. */
 TS_DEVICE_TEST(a_poisoned_download_fails_its_try)
 {
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *index, *taken, *host = NULL;
-    int32_t bad = 9;
-    index = ts_upload(ctx->device, FY_DTYPE_I32, FY_DIMS(1), &bad);
-    ts_ok(fy_gather(table, index, &taken));
-    fy_download_t *download;
-    ts_ok(fy_tensor_download(taken, NULL, &download));
+    fy_tensor_t *taken = ts_bad_rows(ts_iota(ctx->device, FY_DIMS(4), 0)), *host = NULL;
+    fy_download_t *download = ts_submit_download(taken);
     fy_status_t status;
     do status = fy_download_try(download, &host);
     while (status == FY_STATUS_OK && !host);
@@ -121,10 +114,7 @@ TS_DEVICE_TEST(a_callback_runs_once_with_the_status)
     wait_for(&done, 1);
     assert_int_equal(done.status, FY_STATUS_OK);
     if (!ctx->is_host) {
-        fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *index, *taken;
-        int32_t nine = 9;
-        index = ts_upload(ctx->device, FY_DTYPE_I32, FY_DIMS(1), &nine);
-        ts_ok(fy_gather(table, index, &taken));
+        fy_tensor_t *taken = ts_bad_rows(ts_iota(ctx->device, FY_DIMS(4), 0));
         ts_ok(fy_ticket_on_done(fy_tensor_ticket(taken), note_done, &bad));
         ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE);
         wait_for(&bad, 1);
@@ -165,14 +155,10 @@ TS_DEVICE_TEST(a_callback_may_set_another)
 TS_DEVICE_TEST(borrowed_bytes_are_busy_until_their_upload)
 {
     fy_ticket_t ticket = { 0, 0 };
-    fy_device_t *device;
     if (ctx->is_host) skip();
-    fy_device_close(ctx->device);
-    ts_ok(fy_device_open(ts_spec_with(ctx->spec, "window=4KiB"), &device));
-    ctx->device = device;
-    fy_tensor_t *x, *src[6];
+    fy_device_t *device = ts_open_with(ctx, "window=4KiB");
     void *data;
-    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1 << 20), &x));
+    fy_tensor_t *src[6], *x = ts_full(device, FY_DIMS(1 << 20), 0);
     for (int i = 0; i < 6; i++) {
         ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(1 << 20), &src[i]));
         ts_ok(fy_tensor_map(src[i], FY_ACCESS_WRITE, &data));

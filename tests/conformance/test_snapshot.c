@@ -78,13 +78,12 @@ static void expect_figures(const fy__snapshot_pool_t *pool, const fy_memory_stat
 TS_DEVICE_TEST(sums_equal_the_figures)
 {
     fy_tensor_t *tensors[40];
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT, pinned = FY_MEMORY_STATS_INIT;
     for (int i = 0; i < 40; i++)
         ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1 + i * i * 977), &tensors[i]));
     for (int i = 0; i < 40; i += 3) fy_tensor_destroy(tensors[i]);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     snapshot_file_t file = taken(ctx->device);
-    ts_ok(fy_memory_query(ctx->device, NULL, &stats));
+    const fy_memory_stats_t stats = ts_memory(ctx->device, NULL);
     const fy__snapshot_pool_t *pool = main_pool(ctx, &file);
     expect_figures(pool, &stats, ctx->is_host);
     const fy__snapshot_sums_t sums = fy__snapshot_sum(&file.snapshot, pool);
@@ -98,7 +97,7 @@ TS_DEVICE_TEST(sums_equal_the_figures)
     assert_int_equal(sums.requested, pool->stats.requested);
     /* the small ones that were freed */
     if (ctx->is_host) assert_true(sums.nbytes[FY__SNAPSHOT_THREAD_CACHED] > 0);
-    ts_ok(fy_memory_query_pinned(ctx->device, &pinned));
+    const fy_memory_stats_t pinned = ts_memory_pinned(ctx->device);
     if (!ctx->is_host) expect_figures(pool_of(&file, FY__SNAPSHOT_PINNED), &pinned, 0);
     assert_string_equal(file.snapshot.device, ts_spec_name(ctx->spec));
     assert_int_equal(file.snapshot.process, getpid());
@@ -107,10 +106,9 @@ TS_DEVICE_TEST(sums_equal_the_figures)
 
 TS_DEVICE_TEST(a_block_has_its_attributes)
 {
-    fy_tensor_t *weights, *rest;
     fy_scope_t scope = fy_scope_begin("mo\"del\n<&>");
     ts_ok(fy_scope_memory(FY_CATEGORY_WEIGHTS));
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(123457), &weights));
+    fy_tensor_t *weights = ts_bytes(ctx->device, 123457), *rest;
     fy_tensor_keep(weights);
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(65537), &rest));
@@ -158,7 +156,7 @@ TS_DEVICE_TEST(a_graph_is_shown_in_detail)
     fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(100, 100), 0), *b;
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_matmul(a, a, &b));
-    fy_graph_t *graph = ts_graph_end();
+    (void)ts_graph_end();
     snapshot_file_t file = taken(ctx->device);
     const fy__snapshot_pool_t *pool = main_pool(ctx, &file),
                               *inside = pool_of(&file, FY__SNAPSHOT_GRAPH);
@@ -181,7 +179,6 @@ TS_DEVICE_TEST(a_graph_is_shown_in_detail)
         assert_true(found);
     }
     snapshot_file_close(&file);
-    fy_graph_destroy(graph);
 }
 
 /* ---- while others allocate ---- */
@@ -212,8 +209,7 @@ TS_DEVICE_TEST(a_snapshot_shows_one_moment)
     pthread_t threads[3];
     stop = 0;
     busy_device = ctx->device;
-    for (uintptr_t i = 0; i < 3; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, allocate, (void *)(i + 1)), 0);
+    for (uintptr_t i = 0; i < 3; i++) threads[i] = ts_thread(allocate, (void *)(i + 1));
     for (int i = 0; i < 25; i++) {
         snapshot_file_t file = taken(ctx->device);
         const fy__snapshot_pool_t *pool = main_pool(ctx, &file);
@@ -286,9 +282,9 @@ TS_DEVICE_TEST(no_incomplete_file_stays)
 
 TS_DEVICE_TEST(running_out_of_memory_writes_one_if_requested)
 {
-    fy_tensor_t *kept, *tensor;
     char pattern[64], name[96];
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(54321), &kept));
+    (void)ts_bytes(ctx->device, 54321);
+    fy_tensor_t *tensor;
     unlink(path);
     ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor),
              OUT_OF_MEMORY);

@@ -76,11 +76,10 @@ TS_DEVICE_TEST(gradients_of_views_reach_their_source)
 
 TS_DEVICE_TEST(gradients_are_written_to_the_requested_tensors)
 {
-    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 4 }),
-                *arena, *gw, *gv, *y, *none;
     fy_backward_options_t more = FY_BACKWARD_OPTIONS_INIT;
     fy_tape_t *tape;
-    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(6), 99, &arena));
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 4 }),
+                *arena = ts_full(ctx->device, FY_DIMS(6), 99), *gw, *gv, *y, *none;
     ts_ok(fy_slice(arena, 0, 1, 3, &gw));
     ts_ok(fy_slice(arena, 0, 3, 5, &gv));
     ts_ok(fy_tape_create(&tape));
@@ -305,13 +304,12 @@ TS_DEVICE_TEST(a_network_trains_called_and_replayed)
 TS_DEVICE_TEST(a_steady_step_makes_only_light_requests)
 {
     enum { WARM = 5, STEPS = 20 };
-    fy_tensor_t *x, *target, *w1, *w2;
     fy_graph_t *graph = NULL;
     fy_memory_stats_t memory[2] = { FY_MEMORY_STATS_INIT, FY_MEMORY_STATS_INIT };
-    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(16, 4), 0.5, &x));
-    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(16, 1), 0.5, &target));
-    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 8), 0.25, &w1));
-    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(8, 1), 0.5, &w2));
+    fy_tensor_t *x = ts_full(ctx->device, FY_DIMS(16, 4), 0.5),
+                *target = ts_full(ctx->device, FY_DIMS(16, 1), 0.5),
+                *w1 = ts_full(ctx->device, FY_DIMS(4, 8), 0.25),
+                *w2 = ts_full(ctx->device, FY_DIMS(8, 1), 0.5);
     fy_tape_t *tape = ts_tape(w1, w2);
     for (int replayed = 0; replayed < 2; replayed++) {
         if (replayed) {

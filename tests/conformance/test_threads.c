@@ -170,9 +170,7 @@ static void *no_scope(void *user)
 TS_DEVICE_TEST(without_a_scope)
 {
     job_t job = { .ctx = ctx };
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, no_scope, &job), 0);
-    pthread_join(thread, NULL);
+    ts_on_thread(no_scope, &job);
     assert_int_equal(job.status, FY_STATUS_INVALID_ARGUMENT);
     assert_int_equal(job.wrong, 0);
 }
@@ -226,10 +224,8 @@ static void *leaves_scope_open(void *user)
 TS_DEVICE_TEST(a_thread_ends_with_a_scope_open)
 {
     job_t job = { .ctx = ctx };
-    pthread_t thread;
     uint64_t before = ts_live(ctx->device);
-    assert_int_equal(pthread_create(&thread, NULL, leaves_scope_open, &job), 0);
-    pthread_join(thread, NULL);
+    ts_on_thread(leaves_scope_open, &job);
     assert_int_equal(job.status, FY_STATUS_OK);
     assert_int_equal(ts_live(ctx->device), before);
 }

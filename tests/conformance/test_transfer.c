@@ -75,9 +75,8 @@ TS_DEVICE_TEST(every_layout_is_downloaded)
             ts_array_make(&values, dtype, 3, dims);
             ts_array_fill(&values, TS_ANY, 0, layout == TS_BROADCAST ? 0 : -1, &random);
             ts_operand_make(&operand, ctx->device, &values, layout);
-            fy_tensor_t *host;
             fy_ledger_totals_t before = ts_ledger(NULL);
-            host = ts_download(operand.view);
+            fy_tensor_t *host = ts_download(operand.view);
             expect_traffic(&before, 0, 0, 1, 60 * fy_dtype_size(dtype));
             ts_result_read(host, fy_device_host(), &got, ts_layout_name(layout));
             assert_true(ts_same(&values, &got, ts_layout_name(layout)));
@@ -121,8 +120,7 @@ TS_DEVICE_TEST(into_every_layout)
 
 TS_DEVICE_TEST(zero_bytes_are_legal)
 {
-    fy_tensor_t *empty, *device, *host;
-    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(0, 3), &empty));
+    fy_tensor_t *empty = ts_empty(fy_device_host(), FY_DTYPE_F32, FY_DIMS(0, 3)), *device, *host;
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_tensor_upload(empty, ctx->device, NULL, &device));
     ts_ok(fy_tensor_upload_into(device, empty, NULL, NULL));
@@ -163,8 +161,7 @@ TS_DEVICE_TEST(dtypes_are_converted_on_the_device)
     for (int i = 0; i < 6; i++) assert_true(got.f[i] == ts_round(FY_DTYPE_F16, (double)values[i]));
     ts_array_free(&got);
 
-    fy_tensor_t *into;
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F16, FY_DIMS(2, 6), &into));
+    fy_tensor_t *into = ts_zeros(ctx->device, FY_DTYPE_F16, FY_DIMS(2, 6));
     ts_ok(fy_slice(into, 0, 1, 2, &into));
     ts_ok(fy_squeeze(into, 0, &into));
     ts_fails_with(fy_tensor_upload_into(into, host, NULL, NULL), DTYPE_MISMATCH,
@@ -192,9 +189,8 @@ TS_DEVICE_TEST(one_element_as_a_double)
         assert_true(value == 1.0);
     }
     fy_tensor_t *pair = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 3, 4 }), *host;
-    fy_download_t *download;
     double value = 7;
-    ts_ok(fy_tensor_download(pair, NULL, &download));
+    fy_download_t *download = ts_submit_download(pair);
     ts_fails(fy_download_wait_f64(download, FY_FOREVER, &value), SHAPE_MISMATCH);
     assert_true(value == 0.0);
     ts_ok(fy_download_wait(download, FY_FOREVER, &host)); /* the download is still valid */
@@ -204,8 +200,7 @@ TS_DEVICE_TEST(one_element_as_a_double)
 TS_DEVICE_TEST(a_download_is_a_snapshot)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(1000), 1), *host;
-    fy_download_t *download;
-    ts_ok(fy_tensor_download(x, NULL, &download));
+    fy_download_t *download = ts_submit_download(x);
     ts_ok(fy_fill(x, -1)); /* later in its stream */
     ts_ok(fy_download_wait(download, FY_FOREVER, &host));
     float values[1000];
@@ -235,8 +230,7 @@ TS_DEVICE_TEST(destroyed_without_waiting)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(10000), 0);
     fy_ledger_totals_t before = ts_ledger(NULL);
-    fy_download_t *early, *scoped, *kept;
-    ts_ok(fy_tensor_download(x, NULL, &early));
+    fy_download_t *early = ts_submit_download(x), *scoped, *kept;
     fy_download_destroy(early);
     fy_download_destroy(NULL);
     fy_scope_t scope = fy_scope_begin("inner");
@@ -257,10 +251,8 @@ TS_DEVICE_TEST(destroyed_without_waiting)
 TS_DEVICE_TEST(waits_with_short_timeouts)
 {
     enum { N = 1 << 20 };
-    fy_tensor_t *x, *host = (fy_tensor_t *)&x;
-    fy_download_t *download;
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &x));
-    ts_ok(fy_tensor_download(x, NULL, &download));
+    fy_tensor_t *x = ts_full(ctx->device, FY_DIMS(N), 0), *host = x;
+    fy_download_t *download = ts_submit_download(x);
     fy_poll_t poll = fy_ticket_poll(fy_download_ticket(download));
     /* the model clock has not passed 4 MiB */
     if (ctx->is_sim) assert_int_equal(poll, FY_POLL_PENDING);

@@ -2,17 +2,11 @@
  * docs/memory.md.
  * Not here: reasons, figures and hints (tests/unit/alloc/test_pool_verdict.c). */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "tests/support/harness.h"
 
 static const int64_t MIB = 1 << 20;
-
-static fy_tensor_t *bytes(fy_device_t *device, int64_t n)
-{
-    fy_tensor_t *tensor;
-    ts_ok(fy_tensor_create(device, FY_DTYPE_U8, 1, &n, &tensor));
-    return tensor;
-}
 
 static fy_oom_verdict_t refused(fy_device_t *device, int64_t n)
 {
@@ -59,21 +53,20 @@ TS_DEVICE_TEST(the_largest_scopes_of_all_threads)
     expect_top(&verdict, 0, "", 0);
     assert_null(strstr(verdict.text, "by scope"));
 
-    pthread_t thread;
     void *failed;
     pthread_barrier_init(&other.made, NULL, 2);
     pthread_barrier_init(&other.over, NULL, 2);
-    assert_int_equal(pthread_create(&thread, NULL, other_thread, &other), 0);
+    const pthread_t thread = ts_thread(other_thread, &other);
     pthread_barrier_wait(&other.made);
     scope = fy_scope_begin("model");
-    bytes(other.device, 2 * MIB);
+    ts_bytes(other.device, 2 * MIB);
     fy_scope_t layer = fy_scope_begin("layer");
-    bytes(other.device, 4 * MIB);
+    ts_bytes(other.device, 4 * MIB);
     fy_scope_t deep = fy_scope_begin("a name that is longer than a verdict has room for, so that "
                                      "the end of the path is what is seen");
-    bytes(other.device, MIB);
+    ts_bytes(other.device, MIB);
     fy_scope_t small = fy_scope_begin("small");
-    bytes(other.device, MIB / 2);
+    ts_bytes(other.device, MIB / 2);
     verdict = refused(other.device, 8 * MIB);
     /* of both threads, without inner scopes */
     expect_top(&verdict, 0, "test/model", 5 * (uint64_t)MIB);
@@ -99,17 +92,6 @@ TS_DEVICE_TEST(the_largest_scopes_of_all_threads)
     ts_reopen(ctx, other.device);
 }
 
-static char *text_of(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file) return NULL;
-    char *text = calloc(1, 1 << 20);
-    assert_non_null(text);
-    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
-    fclose(file);
-    return text;
-}
-
 /* On a separate thread, outside the runner's scopes. */
 static void *example(void *user)
 {
@@ -117,10 +99,10 @@ static void *example(void *user)
     char *said = calloc(1, sizeof((fy_oom_verdict_t *)0)->text);
     fy_scope_t train = fy_scope_begin("train"), model = fy_scope_begin("model");
     ts_ok(fy_scope_memory(FY_CATEGORY_WEIGHTS));
-    fy_tensor_t *weights = bytes(device, 2 * MIB);
+    fy_tensor_t *weights = ts_bytes(device, 2 * MIB);
     fy_scope_end(model, 1, &weights);
     (void)fy_scope_begin("step");
-    bytes(device, MIB);
+    ts_bytes(device, MIB);
     const fy_oom_verdict_t verdict = refused(device, 2 * MIB - 100);
     if (said) memcpy(said, verdict.text, sizeof verdict.text);
     fy_scope_end(train, 0, NULL);
@@ -130,23 +112,16 @@ static void *example(void *user)
 /* The program of the page gets the text of the page. */
 TS_DEVICE_TEST(the_page_shows_the_real_text)
 {
-    char *page = text_of("docs/memory.md");
     /* not run from the source folder, or the device has another name */
-    if (!page || strcmp(ts_spec_name(ctx->spec), "sim:0") != 0) {
-        free(page);
-        return;
-    }
+    if (access("docs/memory.md", R_OK) || strcmp(ts_spec_name(ctx->spec), "sim:0") != 0) return;
+    char *page = ts_text_of("docs/memory.md");
     fy_device_t *device = ts_open_with(ctx, "limit=4MiB");
-    pthread_t thread;
-    void *said = NULL;
-    assert_int_equal(pthread_create(&thread, NULL, example, device), 0);
-    pthread_join(thread, &said);
+    void *said = ts_on_thread(example, device);
     assert_non_null(said);
     if (!strstr(page, said)) print_error("docs/memory.md does not show:\n%s\n", (char *)said);
     assert_non_null(strstr(page, said));
     free(said);
     free(page);
-    ts_reopen(ctx, device);
 }
 
 static const ts_exclusion_t k_exclusions[] = {

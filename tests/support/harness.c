@@ -5,6 +5,9 @@
 #include "tests/support/harness.h"
 
 #include <dirent.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 const char ts__end[] = "";
 
@@ -131,6 +134,20 @@ uint64_t ts_live(const fy_device_t *device)
     return stats.live;
 }
 
+fy_memory_stats_t ts_memory(const fy_device_t *device, const char *path)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_memory_query(device, path, &stats));
+    return stats;
+}
+
+fy_memory_stats_t ts_memory_pinned(const fy_device_t *device)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_memory_query_pinned(device, &stats));
+    return stats;
+}
+
 const fy_transfer_options_t ts_convert =
     FY_DEFAULTS_(transfer_options, .dtype = FY_DTYPE_SAME, .convert = 1);
 const fy_transfer_options_t ts_borrow =
@@ -140,6 +157,13 @@ fy_tensor_info_t ts_info(const fy_tensor_t *tensor)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     ts_ok(fy_tensor_query(tensor, &info));
+    return info;
+}
+
+fy_graph_info_t ts_graph_info(const fy_graph_t *graph)
+{
+    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+    ts_ok(fy_graph_query(graph, &info));
     return info;
 }
 
@@ -191,21 +215,72 @@ fy_tensor_t *ts_upload(fy_device_t *device, fy_dtype_t dtype, int rank, const in
     return tensor;
 }
 
-fy_tensor_t *ts_download(const fy_tensor_t *tensor)
+fy_tensor_t *ts_empty(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_create(device, dtype, rank, dims, &tensor));
+    return tensor;
+}
+
+fy_tensor_t *ts_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_zeros(device, dtype, rank, dims, &tensor));
+    return tensor;
+}
+
+fy_tensor_t *ts_pinned_bytes(fy_device_t *device, int64_t n)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(n), &tensor));
+    return tensor;
+}
+
+fy_tensor_t *ts_bytes(fy_device_t *device, int64_t n)
+{
+    return ts_empty(device, FY_DTYPE_U8, FY_DIMS(n));
+}
+
+fy_tensor_t *ts_pinned(fy_device_t *device, int64_t n)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(n), &tensor));
+    return tensor;
+}
+
+fy_tensor_t *ts_full(fy_device_t *device, int rank, const int64_t *dims, double value)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_full(device, FY_DTYPE_F32, rank, dims, value, &tensor));
+    return tensor;
+}
+
+fy_tensor_t *ts_bad_rows(const fy_tensor_t *table)
+{
+    const int64_t rows[2] = { 1, 99 };
+    fy_tensor_t *indices = ts_upload(ts_info(table).device, FY_DTYPE_I64, FY_DIMS(2), rows), *bad;
+    ts_ok(fy_gather(table, indices, &bad));
+    return bad;
+}
+
+fy_download_t *ts_submit_download(const fy_tensor_t *tensor)
 {
     fy_download_t *download;
-    fy_tensor_t *host;
     ts_ok(fy_tensor_download(tensor, NULL, &download));
-    ts_ok(fy_download_wait(download, FY_FOREVER, &host));
+    return download;
+}
+
+fy_tensor_t *ts_download(const fy_tensor_t *tensor)
+{
+    fy_tensor_t *host;
+    ts_ok(fy_download_wait(ts_submit_download(tensor), FY_FOREVER, &host));
     return host;
 }
 
 double ts_value(const fy_tensor_t *tensor)
 {
-    fy_download_t *download;
     double value = 0;
-    ts_ok(fy_tensor_download(tensor, NULL, &download));
-    ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
+    ts_ok(fy_download_wait_f64(ts_submit_download(tensor), FY_FOREVER, &value));
     return value;
 }
 
@@ -283,12 +358,24 @@ fy_graph_t *ts_graph_end(void)
     return graph;
 }
 
-fy_device_clock_t ts_clock(fy_device_t *device)
+fy_device_clock_t ts_clock_now(const fy_device_t *device)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    ts_ok(fy_device_wait(device, FY_FOREVER));
     ts_ok(fy_device_clock_query(device, &clock));
     return clock;
+}
+
+fy_device_clock_t ts_clock(fy_device_t *device)
+{
+    ts_ok(fy_device_wait(device, FY_FOREVER));
+    return ts_clock_now(device);
+}
+
+fy_stream_t *ts_stream(fy_device_t *device)
+{
+    fy_stream_t *stream;
+    ts_ok(fy_stream_create(device, NULL, &stream));
+    return stream;
 }
 
 fy_device_t *ts_open_with(ts_ctx_t *ctx, const char *options)
@@ -297,13 +384,39 @@ fy_device_t *ts_open_with(ts_ctx_t *ctx, const char *options)
     fy_device_close(ctx->device);
     ctx->device = NULL;
     ts_ok(fy_device_open(ts_spec_with(ctx->spec, options), &device));
-    return device;
+    return ctx->device = device;
 }
 
 void ts_reopen(ts_ctx_t *ctx, fy_device_t *device)
 {
     fy_device_close(device);
+    ctx->device = NULL;
     ts_ok(fy_device_open(ctx->spec, &ctx->device));
+}
+
+bool ts__has_scope;
+static bool g_has_own_scope;
+static fy_scope_t g_scope;
+static fy_device_t *g_opened[MAX_DEVICES];
+static size_t g_nopened;
+
+fy_device_t *ts_open(const char *spec)
+{
+    fy_device_t *device;
+    assert_true(g_nopened < MAX_DEVICES);
+    ts_ok(fy_device_open(spec, &device));
+    if (!ts__has_scope && !g_has_own_scope) {
+        g_scope = fy_scope_begin("test");
+        g_has_own_scope = true;
+    }
+    return g_opened[g_nopened++] = device;
+}
+
+void ts_close(void)
+{
+    if (g_has_own_scope) fy_scope_end(g_scope, 0, NULL);
+    g_has_own_scope = false;
+    while (g_nopened) fy_device_close(g_opened[--g_nopened]);
 }
 
 int ts_open_files(void)
@@ -314,4 +427,70 @@ int ts_open_files(void)
     while (readdir(folder)) count++;
     closedir(folder);
     return count;
+}
+
+/* ---- threads, processes, files ---- */
+
+pthread_t ts_thread(void *(*run)(void *user), void *user)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run, user), 0);
+    return thread;
+}
+
+void *ts_on_thread(void *(*run)(void *user), void *user)
+{
+    void *result;
+    assert_int_equal(pthread_join(ts_thread(run, user), &result), 0);
+    return result;
+}
+
+void ts_on_threads(int count, void *(*run)(void *user), void *users, size_t size)
+{
+    pthread_t threads[16];
+    assert_in_range(count, 1, 16);
+    for (int i = 0; i < count; i++) threads[i] = ts_thread(run, (char *)users + (size_t)i * size);
+    for (int i = 0; i < count; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+}
+
+pid_t ts_fork(void)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) alarm(240);
+    return child;
+}
+
+void ts_child_ends(pid_t child)
+{
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFSIGNALED(status)) fail_msg("the child died of signal %d", WTERMSIG(status));
+    if (WEXITSTATUS(status)) fail_msg("the child exited with %d", WEXITSTATUS(status));
+}
+
+char *ts_text_of(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char *text = calloc(1, 1 << 22);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 22) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+int ts_count(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)); text++) n++;
+    return n;
+}
+
+void ts_make_file(char *path)
+{
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
 }

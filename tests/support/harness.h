@@ -9,9 +9,11 @@
 #ifndef FERRY_TESTS_SUPPORT_HARNESS_H_
 #define FERRY_TESTS_SUPPORT_HARNESS_H_
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include "tests/support/test.h"
 
@@ -40,10 +42,16 @@ const char *ts_spec_name(const char *spec);
  * options. Uses four buffers of this thread alternately. */
 const char *ts_spec_with(const char *spec, const char *option);
 
-/* Opens the device under test again with options. The runner's is closed meanwhile (one spec, one
- * device), until ts_reopen. Not for the host, which has no options. */
+/* Opens the device under test again with options, in place of the runner's (one spec, one device).
+ * The runner closes it. Not for the host, which has no options. ts_reopen opens it without them. */
 fy_device_t *ts_open_with(ts_ctx_t *ctx, const char *options);
 void ts_reopen(ts_ctx_t *ctx, fy_device_t *device);
+
+/* Opens another device. It is closed after the test, behind the scope of the test. A TS_TEST has a
+ * scope "test" from its first such call on. ts_close ends that scope and closes the devices now. */
+fy_device_t *ts_open(const char *spec);
+void ts_close(void);
+extern bool ts__has_scope; /* the runner's scope is open */
 
 /* ---- figures ---- */
 
@@ -55,8 +63,11 @@ void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t 
 /* The same, with the present sums as `after`. */
 void ts_expect_quiet_since(const fy_ledger_totals_t *before, const char *what);
 uint64_t ts_live(const fy_device_t *device);
+fy_memory_stats_t ts_memory(const fy_device_t *device, const char *path);
+fy_memory_stats_t ts_memory_pinned(const fy_device_t *device);
 uint64_t ts_version(const fy_tensor_t *tensor);
 fy_tensor_info_t ts_info(const fy_tensor_t *tensor);
+fy_graph_info_t ts_graph_info(const fy_graph_t *graph);
 
 /* ---- short functions to make and read tensors ---- */
 
@@ -66,6 +77,16 @@ fy_tensor_t *ts_host_f32(int rank, const int64_t *dims, const float *values);
 fy_tensor_t *ts_f32(fy_device_t *device, int rank, const int64_t *dims, const float *values);
 /* i, i+1, ... as f32 on `device`. */
 fy_tensor_t *ts_iota(fy_device_t *device, int rank, const int64_t *dims, float first);
+/* Their values are not set; ts_bytes: u8, ts_pinned: page-locked f32, ts_pinned_bytes: both. */
+fy_tensor_t *ts_empty(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims);
+fy_tensor_t *ts_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims);
+fy_tensor_t *ts_pinned_bytes(fy_device_t *device, int64_t n);
+fy_tensor_t *ts_bytes(fy_device_t *device, int64_t n);
+fy_tensor_t *ts_pinned(fy_device_t *device, int64_t n);
+/* f32, every element equal to `value`. */
+fy_tensor_t *ts_full(fy_device_t *device, int rank, const int64_t *dims, double value);
+/* Rows 1 and 99 of a table that has fewer: the request fails with BAD_VALUE. */
+fy_tensor_t *ts_bad_rows(const fy_tensor_t *table);
 /* The defaults, with `convert`. */
 extern const fy_transfer_options_t ts_convert;
 /* Downloads `tensor` into `out` (dense, its own dtype); fails the test if that fails or if nbytes
@@ -82,6 +103,16 @@ fy_tensor_t *ts_upload(fy_device_t *device, fy_dtype_t dtype, int rank, const in
 fy_tensor_t *ts_download(const fy_tensor_t *tensor);
 double ts_value(const fy_tensor_t *tensor);
 fy_status_t ts_try_download(const fy_tensor_t *tensor);
+/* The download is submitted, and its wait fails: ts_download_fails(x, IO, "a part", ...). */
+#define ts_download_fails(tensor, code, ...)                                                  \
+    do {                                                                                      \
+        fy_download_t *download_ = ts_submit_download(tensor);                                \
+        fy_tensor_t *host_;                                                                   \
+        ts__fails(fy_download_wait(download_, FY_FOREVER, &host_), FY_STATUS_##code, #tensor, \
+                  __FILE__, __LINE__, ##__VA_ARGS__, ts__end);                                \
+        fy_download_destroy(download_);                                                       \
+    } while (0)
+fy_download_t *ts_submit_download(const fy_tensor_t *tensor);
 /* The defaults, with FY_HOST_BORROW. */
 extern const fy_transfer_options_t ts_borrow;
 
@@ -101,9 +132,30 @@ fy_tensor_t *ts_grad(const fy_tape_t *tape, const fy_tensor_t *x);
     } while (0)
 /* Ends the recording of a graph. */
 fy_graph_t *ts_graph_end(void);
-/* Waits for all requests, then reads the device's clock. */
+/* Waits for all requests, then reads the device's clock. ts_clock_now does not wait. */
 fy_device_clock_t ts_clock(fy_device_t *device);
+fy_device_clock_t ts_clock_now(const fy_device_t *device);
+fy_stream_t *ts_stream(fy_device_t *device);
 
+/* ---- threads, processes, files ---- */
+
+pthread_t ts_thread(void *(*run)(void *user), void *user);
+/* Runs it on another thread and returns its result. */
+void *ts_on_thread(void *(*run)(void *user), void *user);
+/* Runs it on `count` threads at once, thread i with the i-th of `users`, each of `size` bytes. */
+void ts_on_threads(int count, void *(*run)(void *user), void *users, size_t size);
+/* A child that hangs ends after four minutes. ts_child_ends waits for it and fails the test if it
+ * does not exit with 0. A child can check with TS_CHILD_CHECK: it exits with the number of the
+ * line. */
+pid_t ts_fork(void);
+void ts_child_ends(pid_t child);
+#define TS_CHILD_CHECK(condition) \
+    if (!(condition)) _exit(__LINE__ % 255 + 1)
+/* Reads a text file of less than 4 MiB; free() it. */
+char *ts_text_of(const char *path);
+int ts_count(const char *text, const char *part);
+/* Makes an empty file: replaces the X of "/tmp/name.XXXXXX". */
+void ts_make_file(char *path);
 /* Returns the number of files that this process has open. For use before and after a call that must
  * leave none open. */
 int ts_open_files(void);

@@ -69,10 +69,18 @@ void ts_skip(const char *reason)
 static const char *exclusion_reason(const ts_exclusion_t *list, const char *test, const char *spec)
 {
     for (; list && list->device; list++) {
-        if (strncmp(spec, list->device, strlen(list->device)) == 0 && strcmp(test, list->test) == 0)
-            return list->reason;
+        const char *device = list->device + (list->device[0] == '!');
+        const int is_it = strncmp(spec, device, strlen(device)) == 0;
+        if (is_it == (device == list->device) && strcmp(test, list->test) == 0) return list->reason;
     }
     return NULL;
+}
+
+static int close_opened(void **state)
+{
+    (void)state;
+    ts_close();
+    return 0;
 }
 
 static int set_up(void **state)
@@ -99,6 +107,7 @@ static int set_up(void **state)
     b->violations_before = fy__sim_violations();
     ts_conservation_begin(&b->conserved);
     b->scope = fy_scope_begin("test");
+    ts__has_scope = true;
     return 0;
 }
 
@@ -114,6 +123,8 @@ static int tear_down(void **state)
     binding_t *b = *state;
     if (b->reason || !b->ctx.device) return 0;
     fy_scope_end(b->scope, 0, NULL);
+    ts__has_scope = false;
+    ts_close();
     int result = 0;
     fy_status_t status = fy_device_wait(b->ctx.device, FY_FOREVER);
     (void)status; /* ignores a fault that the test provoked */
@@ -181,10 +192,10 @@ static int run_file(const char *file, const ts_suite_t *suite)
                 b->reason = exclusion_reason(suite->exclusions, test->name, b->ctx.spec);
                 units[n++] = (struct CMUnitTest){ b->name, run_one, set_up, tear_down, b };
             } else {
-                units[n++] = (struct CMUnitTest){
-                    b->name, test->run, test->set_up ? test->set_up : suite->set_up,
-                    test->tear_down ? test->tear_down : suite->tear_down, test->state
-                };
+                const ts_fixture_fn end = test->tear_down ? test->tear_down : suite->tear_down;
+                units[n++] = (struct CMUnitTest){ b->name, test->run,
+                                                  test->set_up ? test->set_up : suite->set_up,
+                                                  end ? end : close_opened, test->state };
             }
         }
     }

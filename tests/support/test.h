@@ -37,8 +37,8 @@ typedef struct ts_test {
     struct ts_test *next;
 } ts_test_t;
 
-/* A TS_DEVICE_TEST that is not run on devices whose spec starts with `device`, and the reason. A
- * table of these ends with {NULL, NULL, NULL}. */
+/* A TS_DEVICE_TEST that is not run on devices whose spec starts with `device`, and the reason.
+ * "!sim": on all others. A table of these ends with {NULL, NULL, NULL}. */
 typedef struct ts_exclusion {
     const char *device, *test, *reason;
 } ts_exclusion_t;

@@ -240,11 +240,10 @@ static fy_status_t tensor_query(void *given)
 }
 static fy_status_t graph_query(void *given)
 {
-    fy_graph_t *graph;
     fy_tensor_t *x = ones(sim, FY_DTYPE_F32), *y;
     ts_ok(fy_graph_begin(sim));
     ts_ok(fy_neg(x, &y));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     return fy_graph_query(graph, given);
 }
 static fy_status_t ledger_query(void *given) { return fy_ledger_query(NULL, given); }

@@ -9,8 +9,8 @@
 
 static fy_tensor_t *host_bytes(int64_t n)
 {
-    fy_tensor_t *host;
-    ts_ok(fy_full(fy_device_host(), FY_DTYPE_U8, FY_DIMS(n), 1, &host));
+    fy_tensor_t *host = ts_bytes(fy_device_host(), n);
+    ts_ok(fy_fill(host, 1));
     return host;
 }
 
@@ -145,17 +145,14 @@ TS_DEVICE_TEST(memory_of_a_scope)
 TS_DEVICE_TEST(a_guard_beside_a_budget)
 {
     fy_tensor_t *host = host_bytes(1000), *up;
-    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
     ts_ok(fy_budget_set("upload=0/step,upload=5000"));
     fy_scope_t scope = fy_scope_begin("step");
-    guard.upload_nbytes = 1000000;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(upload_nbytes, 1000000);
     ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD,
                   "upload=0/step");
     fy_scope_end(scope, 0, NULL);
     scope = fy_scope_begin("load");
-    guard.upload_nbytes = 1500;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(upload_nbytes, 1500);
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD); /* by the guard */
     ts_text_has("the guard on scope 'test/load'");
@@ -198,7 +195,7 @@ TS_DEVICE_TEST(holds_for_all_threads)
         ts_ok(fy_budget_set("upload=240000,sync=5/worker"));
         for (int i = 0; i < THREADS; i++) {
             workers[i] = (worker_t){ ctx->device, 0 };
-            assert_int_equal(pthread_create(&threads[i], NULL, uploads, &workers[i]), 0);
+            threads[i] = ts_thread(uploads, &workers[i]);
         }
         for (int i = 0; round && i < 2000; i++) ts_ok(fy_budget_set("upload=240000,sync=5/worker"));
         int passed = 0;
@@ -220,9 +217,7 @@ static void count_errors(void *user, fy_log_level_t level, const char *text)
 }
 static int child(const char *program, const char *budget)
 {
-    fflush(NULL);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = ts_fork();
     if (pid == 0) {
         setenv("FERRY_BUDGET", budget, 1);
         execl(program, program, "budget", "child", (char *)NULL);

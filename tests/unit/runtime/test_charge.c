@@ -6,8 +6,7 @@
 
 static uint64_t now_ns(const fy_device_t *device)
 {
-    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    ts_ok(fy_device_clock_query(device, &clock));
+    const fy_device_clock_t clock = ts_clock_now(device);
     assert_int_equal(clock.kind, FY_CLOCK_MODEL);
     return clock.now_ns;
 }

@@ -26,12 +26,9 @@ static void *opens_and_closes(void *user)
 
 TS_DEVICE_TEST(one_device_many_openers)
 {
-    pthread_t threads[THREADS];
     if (!ctx->is_host) skip();
     failures = 0;
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, opens_and_closes, NULL), 0);
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    ts_on_threads(THREADS, opens_and_closes, NULL, 0);
     assert_int_equal(failures, 0);
 }
 
@@ -54,7 +51,6 @@ static void *polls_and_works_on_the_host(void *user)
 
 TS_DEVICE_TEST(an_old_ticket_outlives_its_device)
 {
-    pthread_t thread;
     fy_device_t *device;
     if (!ctx->is_host) skip();
     failures = 0;
@@ -63,7 +59,7 @@ TS_DEVICE_TEST(an_old_ticket_outlives_its_device)
     fy_tensor_t *x = ts_iota(device, FY_DIMS(64), 0);
     old_ticket = fy_tensor_ticket(x);
     fy_tensor_destroy(x);
-    assert_int_equal(pthread_create(&thread, NULL, polls_and_works_on_the_host, NULL), 0);
+    const pthread_t thread = ts_thread(polls_and_works_on_the_host, NULL);
     for (int i = 0; i < ROUNDS; i++) {
         fy_device_close(device);
         ts_ok(fy_device_open(i % 2 ? "sim:12" : "sim:13", &device));

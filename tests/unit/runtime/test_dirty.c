@@ -9,7 +9,7 @@
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
 #include "runtime/tensor/thread_cache.h"
-#include "tests/support/harness.h"
+#include "tests/support/failing.h"
 #include "transfer/upload.h"
 
 static uint64_t kept_nbytes(void)
@@ -53,9 +53,8 @@ static void expect_kept(fy_tensor_t *tensor)
 
 static fy_tensor_t *make(int64_t nbytes)
 {
-    fy_tensor_t *tensor;
     (void)fy__cache_flush(fy__thread());
-    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(nbytes), &tensor));
+    fy_tensor_t *tensor = ts_bytes(fy_device_host(), nbytes);
     assert_int_not_equal(class_of(tensor), 0);
     assert_false(is_dirty(tensor));
     return tensor;
@@ -86,11 +85,10 @@ TS_DEVICE_TEST(a_result_of_a_faulty_replay_is_not_cached)
     if (!ctx->is_host) skip();
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0),
                 *indices = indices_of(ctx->device, 0), *rows;
-    fy_graph_t *graph;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 2), &rows));
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_op_call(FY_OP_GATHER, 2, (fy_tensor_t *[]){ table, indices }, NULL, 0, 1, &rows));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_graph_replay(graph, NULL));
     assert_false(is_dirty(rows));
     ts_ok(fy_copy(indices, indices_of(ctx->device, 50)));
@@ -99,35 +97,21 @@ TS_DEVICE_TEST(a_result_of_a_faulty_replay_is_not_cached)
     expect_not_kept(rows);
 }
 
-static const fy_backend_t *real;
-static int launches_left;
-static fy_status_t failing_launch(void *dev, void *stream, const fy_launch_t *launch)
-{
-    if (launches_left-- > 0) return real->launch(dev, stream, launch);
-    return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the launch was made to fail");
-}
-
 TS_DEVICE_TEST(results_of_a_failed_replay_are_not_cached)
 {
-    static fy_backend_t backend;
     if (!ctx->is_host) skip();
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0),
                 *larger = ts_iota(ctx->device, FY_DIMS(2, 4), 0), *first, *second;
-    fy_graph_t *graph;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &first));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 4), &second));
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_op_call(FY_OP_NEG, 1, &x, NULL, 0, 1, &first));
     /* another size: a second launch */
     ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ larger, first }, NULL, 0, 1, &second));
-    ts_ok(fy_graph_end(&graph));
-    real = ctx->device->backend;
-    backend = *real;
-    backend.launch = failing_launch;
-    launches_left = 1;
-    ctx->device->backend = &backend;
+    fy_graph_t *graph = ts_graph_end();
+    ts_fail_after(ctx->device, 9, 1);
     const fy_status_t status = fy_graph_replay(graph, NULL);
-    ctx->device->backend = real;
+    ts_heal(ctx->device);
     ts_fails(status, INTERNAL);
     fy_graph_destroy(graph);
     expect_not_kept(first);
@@ -171,22 +155,19 @@ TS_TEST(a_late_transfer_fault_keeps_the_storage_out_of_the_cache)
 
 /* No call lends bytes that the thread cache can have: lent bytes are page-locked, or the device is
  * done before the call returns. But every storage has the field. */
-static fy__point_t a_point_that_is_reached(fy_device_t **out_device)
+static fy__point_t a_point_that_is_reached(void)
 {
-    fy_tensor_t *x;
-    ts_ok(fy_device_open("sim:7", out_device));
-    ts_ok(fy_zeros(*out_device, FY_DTYPE_F32, FY_DIMS(4), &x));
-    ts_ok(fy_device_wait(*out_device, FY_FOREVER));
+    fy_device_t *device = ts_open("sim:7");
+    fy_tensor_t *x = ts_full(device, FY_DIMS(4), 0);
+    ts_ok(fy_device_wait(device, FY_FOREVER));
     const fy__point_t point = atomic_load(&x->storage->hazard.writer);
-    fy_tensor_destroy(x);
     assert_true(point != 0 && fy__point_reached(point));
     return point;
 }
 
 TS_TEST(lent_bytes_are_not_cached)
 {
-    fy_device_t *device;
-    const fy__point_t point = a_point_that_is_reached(&device);
+    const fy__point_t point = a_point_that_is_reached();
     for (int64_t nbytes = 100; nbytes <= 2 * FY__CACHE_LARGEST; nbytes *= 4) {
         fy_tensor_t *tensor = make(nbytes);
         fy__storage_lend(tensor->storage, point);
@@ -196,16 +177,14 @@ TS_TEST(lent_bytes_are_not_cached)
     assert_int_equal(class_of(large), FY__CACHE_LARGE);
     fy__storage_lend(large->storage, point);
     expect_not_kept(large);
-    fy_device_close(device);
 }
 
 /* ---- the flag is cleared ---- */
 
 TS_TEST(the_storage_is_cached_after_its_borrow_ended)
 {
-    fy_device_t *device;
     void *data;
-    const fy__point_t point = a_point_that_is_reached(&device);
+    const fy__point_t point = a_point_that_is_reached();
     for (int large = 0; large < 2; large++) {
         fy_tensor_t *tensor = make(large ? 2 * FY__CACHE_LARGEST : 100);
         fy__storage_lend(tensor->storage, point);
@@ -220,7 +199,6 @@ TS_TEST(the_storage_is_cached_after_its_borrow_ended)
         assert_int_equal(atomic_load(&again->cache_class) & FY__CACHE_DIRTY, 0);
         fy__storage_release(fy__thread(), again);
     }
-    fy_device_close(device);
 }
 
 TS_DEVICE_TEST(the_storage_is_cached_after_a_complete_overwrite)
@@ -248,10 +226,7 @@ TS_TEST(threads_set_the_flag_concurrently)
 {
     fy_tensor_t *tensor = make(100);
     const unsigned class = class_of(tensor);
-    pthread_t threads[3];
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, lend_often, tensor->storage), 0);
-    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    ts_on_threads(3, lend_often, tensor->storage, 0);
     assert_int_equal(class_of(tensor), class);
     assert_true(is_dirty(tensor));
     expect_not_kept(tensor);
@@ -273,8 +248,7 @@ TS_TEST(threads_set_the_flag_then_release)
         ts_ok(fy__storage_create(fy__thread(), fy_device_host(), 100, NULL, &storage));
         assert_true(fy__storage_is_clean(storage));
         for (int i = 0; i < 2; i++) fy__storage_retain(storage);
-        for (int i = 0; i < 2; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, lend_and_release, storage), 0);
+        for (int i = 0; i < 2; i++) threads[i] = ts_thread(lend_and_release, storage);
         fy__storage_release(fy__thread(), storage);
         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
         assert_true(fy__cache_is_valid(fy__thread()));

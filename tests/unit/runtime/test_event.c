@@ -4,7 +4,6 @@
 #include "runtime/record/event_ring.h"
 
 #include <pthread.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/harness.h"
@@ -147,7 +146,7 @@ TS_TEST(four_threads)
     assert_true(fy__event_ring_open(&ring, SHIFT));
     for (uint32_t i = 0; i < THREADS; i++) {
         producers[i] = (producer_t){ &ring, i, 0 };
-        assert_int_equal(pthread_create(&threads[i], NULL, produce, &producers[i]), 0);
+        threads[i] = ts_thread(produce, &producers[i]);
     }
     while (all + atomic_load(&ring.lost) < THREADS * EACH) {
         const fy__event_t *event = fy__event_ring_peek(&ring);
@@ -173,30 +172,12 @@ TS_TEST(four_threads)
 
 static char path[64];
 
-static char *slurp(void)
-{
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    char *text = calloc(1, 1 << 22);
-    assert_non_null(text);
-    assert_true(fread(text, 1, (1 << 22) - 1, file) > 0);
-    fclose(file);
-    return text;
-}
-
-static int count(const char *text, const char *part)
-{
-    int n = 0;
-    for (; (text = strstr(text, part)); text++) n++;
-    return n;
-}
-
 static int make_path(void **state)
 {
     (void)state;
     strcpy(path, "/tmp/test_event.XXXXXX");
-    const int fd = mkstemp(path);
-    return fd < 0 ? -1 : close(fd);
+    ts_make_file(path);
+    return 0;
 }
 
 static int remove_path(void **state)
@@ -204,6 +185,7 @@ static int remove_path(void **state)
     (void)state;
     const fy_status_t status =
         fy_ledger_record(NULL); /* a failed test may have left a recording open */
+    ts_close();
     return unlink(path) || status != FY_STATUS_OK;
 }
 
@@ -230,17 +212,17 @@ TS_TEST_WITH(a_recording, make_path, remove_path)
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_ledger_record(NULL));
     assert_false(fy__event_on());
-    char *text = slurp();
+    char *text = ts_text_of(path);
     assert_true(strncmp(text, "{\"ev\":\"ferry\",\"version\":1,", 26) == 0);
-    assert_int_equal(count(text, "\"op\":\"add\""), 1);
-    assert_int_equal(count(text, "{\"ev\":\"scope_begin\""), 1);
-    assert_int_equal(count(text, "\"scope\":\"a \\\"name\\\"\\u000a\\ufffd\""),
-                     count(text, "\"scope\":\"a "));
-    assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
+    assert_int_equal(ts_count(text, "\"op\":\"add\""), 1);
+    assert_int_equal(ts_count(text, "{\"ev\":\"scope_begin\""), 1);
+    assert_int_equal(ts_count(text, "\"scope\":\"a \\\"name\\\"\\u000a\\ufffd\""),
+                     ts_count(text, "\"scope\":\"a "));
+    assert_int_equal(ts_count(text, "{\"ev\":\"end\""), 1);
     assert_non_null(strstr(text, "\"lost\":0}\n"));
     /* The last line counts the lines between it and the first. */
     char want[64];
-    snprintf(want, sizeof want, "\"events\":%d,", count(text, "{\"ev\":\"") - 2);
+    snprintf(want, sizeof want, "\"events\":%d,", ts_count(text, "{\"ev\":\"") - 2);
     assert_non_null(strstr(text, want));
     free(text);
     /* the same file again, from the beginning; ids of the first recording have no meaning in it */
@@ -248,18 +230,17 @@ TS_TEST_WITH(a_recording, make_path, remove_path)
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
     fy_tensor_destroy(x);
     ts_ok(fy_ledger_record(NULL));
-    text = slurp();
-    assert_int_equal(count(text, "\"op\":\"add\""), 0);
-    assert_int_equal(count(text, "{\"ev\":\"ferry\""), 1);
+    text = ts_text_of(path);
+    assert_int_equal(ts_count(text, "\"op\":\"add\""), 0);
+    assert_int_equal(ts_count(text, "{\"ev\":\"ferry\""), 1);
     free(text);
 }
 
 /* Names that tensors have before they are used, and get later; a name is written once. */
 TS_TEST_WITH(tensors_have_names, make_path, remove_path)
 {
-    fy_tensor_t *x, *y, *z;
     ts_ok(fy_ledger_record(path));
-    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
+    fy_tensor_t *x = ts_full(fy_device_host(), FY_DIMS(4), 1), *y, *z;
     fy_tensor_set_name(x, "a \"name\"");
     ts_ok(fy_add(x, x, &y));
     fy_tensor_set_name(y, "sum");
@@ -268,12 +249,13 @@ TS_TEST_WITH(tensors_have_names, make_path, remove_path)
     fy_tensor_set_name(x, "");
     ts_ok(fy_add(x, y, &z));
     ts_ok(fy_ledger_record(NULL));
-    char *text = slurp();
-    assert_int_equal(count(text, "{\"ev\":\"name\""), 2);
-    assert_int_equal(count(text, "\"name\":\"a \\\"name\\\"\"}"), 1);
-    assert_int_equal(count(text, "\"name\":\"sum\"}"), 1);
-    assert_int_equal(count(text, "{\"ev\":\"named\""), 2); /* a name that is taken away is none */
-    assert_int_equal(count(text, "\"names\":["), 2);
+    char *text = ts_text_of(path);
+    assert_int_equal(ts_count(text, "{\"ev\":\"name\""), 2);
+    assert_int_equal(ts_count(text, "\"name\":\"a \\\"name\\\"\"}"), 1);
+    assert_int_equal(ts_count(text, "\"name\":\"sum\"}"), 1);
+    assert_int_equal(ts_count(text, "{\"ev\":\"named\""),
+                     2); /* a name that is taken away is none */
+    assert_int_equal(ts_count(text, "\"names\":["), 2);
     const char *names = strstr(text, "\"names\":[");
     unsigned first = 0, second = 0, third = 9;
     assert_int_equal(sscanf(names, "\"names\":[%u,%u,%u]", &first, &second, &third), 3);
@@ -289,23 +271,20 @@ TS_TEST_WITH(tensors_have_names, make_path, remove_path)
 /* A replay of two calls is an op behind its launches. */
 TS_TEST_WITH(a_replay_has_launches, make_path, remove_path)
 {
-    fy_device_t *device;
-    fy_tensor_t *x, *y, *z;
-    fy_graph_t *graph;
-    ts_ok(fy_device_open("sim:0?fuse=off", &device));
-    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(2, 2), 1, &x));
+    fy_device_t *device = ts_open("sim:0?fuse=off");
+    fy_tensor_t *x = ts_full(device, FY_DIMS(2, 2), 1), *y, *z;
     ts_ok(fy_graph_begin(device));
     ts_ok(fy_matmul(x, x, &y));
     ts_ok(fy_sum(y, FY_AXES(0), 0, &z));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_ledger_record(path));
     for (int i = 0; i < 2; i++) ts_ok(fy_graph_replay(graph, NULL));
     ts_ok(fy_ledger_record(NULL));
-    char *text = slurp();
+    char *text = ts_text_of(path);
     unsigned long long of = 0, number = 0, first[2] = { 0 }, last[2] = { 0 }, all[2] = { 0 };
-    assert_int_equal(count(text, "{\"ev\":\"launch\""), 4);
-    assert_int_equal(count(text, "{\"ev\":\"op\""), 2);
-    assert_int_equal(count(text, "\"launches\":2"), 2);
+    assert_int_equal(ts_count(text, "{\"ev\":\"launch\""), 4);
+    assert_int_equal(ts_count(text, "{\"ev\":\"op\""), 2);
+    assert_int_equal(ts_count(text, "\"launches\":2"), 2);
     const char *matmul = strstr(text, "{\"ev\":\"launch\""), *op = strstr(text, "{\"ev\":\"op\""),
                *sum = strstr(matmul + 1, "{\"ev\":\"launch\"");
     assert_true(matmul < sum && sum < op);
@@ -320,11 +299,6 @@ TS_TEST_WITH(a_replay_has_launches, make_path, remove_path)
     assert_int_equal(all[0], first[0]);
     assert_int_equal(all[1], last[1]);
     free(text);
-    fy_graph_destroy(graph);
-    fy_tensor_destroy(x);
-    fy_tensor_destroy(y);
-    fy_tensor_destroy(z);
-    fy_device_close(device);
 }
 
 static void *work(void *user)
@@ -347,17 +321,16 @@ static void *work(void *user)
 TS_TEST_WITH(recordings_while_threads_work_are_complete, make_path, remove_path)
 {
     pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
+    for (int i = 0; i < THREADS; i++) threads[i] = ts_thread(work, NULL);
     for (int i = 0; i < 5; i++) {
         ts_ok(fy_ledger_record(path));
         if (i == 4)
             for (int k = 0; k < THREADS; k++) pthread_join(threads[k], NULL);
         ts_ok(fy_ledger_record(NULL));
-        char *text = slurp();
-        assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
-        assert_int_equal(count(text, "{\"ev\":\"ferry\""), 1);
-        assert_int_equal(count(text, "{"), count(text, "}\n"));
+        char *text = ts_text_of(path);
+        assert_int_equal(ts_count(text, "{\"ev\":\"end\""), 1);
+        assert_int_equal(ts_count(text, "{\"ev\":\"ferry\""), 1);
+        assert_int_equal(ts_count(text, "{"), ts_count(text, "}\n"));
         free(text);
     }
 }
@@ -366,9 +339,8 @@ TS_TEST_WITH(recordings_while_threads_work_are_complete, make_path, remove_path)
 TS_TEST_WITH(fork_records_in_the_parent_only, make_path, remove_path)
 {
     fy_tensor_t *x;
-    int status = -1;
     ts_ok(fy_ledger_record(path));
-    const pid_t child = fork();
+    const pid_t child = ts_fork();
     if (child == 0) {
         fy_scope_t scope = fy_scope_begin("child");
         const int on = fy__event_on();
@@ -377,15 +349,14 @@ TS_TEST_WITH(fork_records_in_the_parent_only, make_path, remove_path)
         fy_scope_end(scope, 0, NULL);
         exit(on * 2 + failed); /* runs the destructors */
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    ts_child_ends(child);
     fy_scope_t scope = fy_scope_begin("parent");
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_ledger_record(NULL));
-    char *text = slurp();
+    char *text = ts_text_of(path);
     assert_null(strstr(text, "child"));
     assert_non_null(strstr(text, "parent"));
-    assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
+    assert_int_equal(ts_count(text, "{\"ev\":\"end\""), 1);
     free(text);
 }
 
@@ -397,29 +368,26 @@ TS_TEST_WITH(exit_ends_a_recording, make_path, remove_path)
                   "for held ones\n");
     skip();
 #endif
-    int status = -1;
-    const pid_t child = fork();
+    const pid_t child = ts_fork();
     if (child == 0) {
         if (fy_ledger_record(path) != FY_STATUS_OK) _exit(1);
         fy_scope_t scope = fy_scope_begin("before the exit");
         fy_scope_end(scope, 0, NULL);
         exit(0);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    char *text = slurp();
+    ts_child_ends(child);
+    char *text = ts_text_of(path);
     assert_non_null(strstr(text, "before the exit"));
-    assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
+    assert_int_equal(ts_count(text, "{\"ev\":\"end\""), 1);
     free(text);
 }
 
 /* A full disk: the call that ends the recording reports it; no other call fails. */
 TS_TEST(a_full_disk_is_reported_at_the_end)
 {
-    fy_tensor_t *x;
     if (access("/dev/full", W_OK) != 0) skip();
     ts_ok(fy_ledger_record("/dev/full"));
-    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
+    fy_tensor_t *x = ts_full(fy_device_host(), FY_DIMS(4), 1);
     fy_tensor_destroy(x);
     ts_fails_with(fy_ledger_record(NULL), IO, "space");
     ts_ok(fy_ledger_record(NULL));

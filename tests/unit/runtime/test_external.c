@@ -89,22 +89,21 @@ static fy_ticket_t start(work_t *work, fy_tensor_t *tensor, fy_device_t *device,
 {
     fy_ticket_t ticket;
     *work = (work_t){ .tensor = tensor, .status = work->status, .contract = work->contract };
-    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(N), &work->staging));
+    work->staging = ts_pinned(device, N);
     work->external = begin(tensor, tensor, &ticket);
-    assert_int_equal(pthread_create(thread, NULL, serve, work), 0);
+    *thread = ts_thread(serve, work);
     return ticket;
 }
 
 TS_DEVICE_TEST(ops_wait_for_it_and_it_waits_for_ops)
 {
     for (int contract = 0; contract < 2 && !ctx->is_host; contract++) {
-        fy_tensor_t *x, *y, *before;
         fy_ledger_totals_t t = ts_ledger("test/work"), u;
         work_t work = { .contract = (fy_host_contract_t)contract };
         pthread_t thread;
         float want[N], old[N];
         const fy_scope_t scope = fy_scope_begin("work");
-        x = ts_iota(ctx->device, FY_DIMS(N), 0);
+        fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N), 0), *y, *before;
         ts_ok(fy_affine(x, 1, 0, &before)); /* reads the bytes before the work */
         ts_ok(fy_axpy(x, 1, before));       /* x = 2 i */
         const fy_ticket_t ticket = start(&work, x, ctx->device, &thread);
@@ -130,23 +129,18 @@ TS_DEVICE_TEST(transfers_queue_behind_it)
     fy_device_t *device = ts_open_with(ctx, "window=64B");
     for (int contract = 0; contract < 2; contract++) {
         const fy_scope_t scope = fy_scope_begin("queued");
-        fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
         fy_tensor_t *x = ts_iota(device, FY_DIMS(N), 0), *other = ts_iota(device, FY_DIMS(N), 0),
-                    *one, *two, *got;
-        fy_download_t *download;
+                    *one = ts_pinned(device, N), *two = ts_pinned(device, N), *got;
         fy_ticket_t t1, t2;
         work_t work = { .contract = (fy_host_contract_t)contract };
         pthread_t thread;
         void *data;
-        borrow.contract = FY_HOST_BORROW;
-        ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(N), &one));
-        ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(N), &two));
         ts_ok(fy_fill(one, 3));
         ts_ok(fy_fill(two, 4));
-        ts_ok(fy_tensor_upload_into(other, one, &borrow, &t1)); /* fills the window */
+        ts_ok(fy_tensor_upload_into(other, one, &ts_borrow, &t1)); /* fills the window */
         const fy_ticket_t ticket = start(&work, x, device, &thread);
-        ts_ok(fy_tensor_download(x, NULL, &download));
-        ts_ok(fy_tensor_upload_into(x, two, &borrow, &t2));
+        fy_download_t *download = ts_submit_download(x);
+        ts_ok(fy_tensor_upload_into(x, two, &ts_borrow, &t2));
         pthread_join(thread, NULL);
         ts_ok(fy_download_wait(download, FY_FOREVER, &got));
         ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
@@ -158,7 +152,6 @@ TS_DEVICE_TEST(transfers_queue_behind_it)
         ts_expect_f32(x, want, N);
         fy_scope_end(scope, 0, NULL);
     }
-    ts_reopen(ctx, device);
 }
 
 TS_DEVICE_TEST(a_failure_is_on_the_ticket_and_in_the_bytes)
@@ -175,14 +168,10 @@ TS_DEVICE_TEST(a_failure_is_on_the_ticket_and_in_the_bytes)
     } else {
         work_t work = { .status = FY_STATUS_IO };
         pthread_t thread;
-        fy_download_t *download;
-        fy_tensor_t *host;
         ticket = start(&work, x, ctx->device, &thread);
         pthread_join(thread, NULL);
         ts_ok(fy_affine(x, 1, 0, &y));
-        ts_ok(fy_tensor_download(y, NULL, &download));
-        ts_fails(fy_download_wait(download, FY_FOREVER, &host), IO);
-        fy_download_destroy(download);
+        ts_download_fails(y, IO);
     }
     ts_text_has("test: the cable is cut");
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
@@ -206,14 +195,13 @@ TS_DEVICE_TEST(destroyed_tensors_keep_their_bytes)
 
 TS_DEVICE_TEST(guards_of_the_caller_hold)
 {
-    fy_guard_options_t light = FY_GUARD_LIGHT_ONLY;
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N), 0),
                 *host = ts_iota(fy_device_host(), FY_DIMS(N), 0);
     fy_external_t *external;
     fy_ticket_t ticket;
     if (ctx->is_host) return;
     const fy_scope_t scope = fy_scope_begin("guarded");
-    ts_ok(fy_scope_guard(&light));
+    ts_ok(fy_scope_guard(&(fy_guard_options_t)FY_GUARD_LIGHT_ONLY));
     external = begin(x, x, &ticket);
     ts_fails(fy_external_enter(external), INVALID_ARGUMENT); /* a scope is open */
     fy_external_finish(external, (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
@@ -272,15 +260,12 @@ TS_DEVICE_TEST(a_source_of_uploads_and_work_stays_protected)
     if (!ctx->is_sim) return;
     for (int upload_first = 0; upload_first < 2; upload_first++) {
         const fy_scope_t scope = fy_scope_begin("both");
-        fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
-        fy_tensor_t *src, *x = ts_iota(ctx->device, FY_DIMS(N), 0);
         fy_external_t *external = NULL;
         fy_ticket_t upload, ticket;
-        borrow.contract = FY_HOST_BORROW;
-        ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &src));
+        fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N), 0), *src = ts_pinned(ctx->device, N);
         ts_ok(fy_fill(src, 1));
         if (!upload_first) external = begin(src, NULL, &ticket);
-        ts_ok(fy_tensor_upload_into(x, src, &borrow, &upload));
+        ts_ok(fy_tensor_upload_into(x, src, &ts_borrow, &upload));
         if (upload_first) {
             external = begin(src, NULL, &ticket);
             ts_fails(fy_fill(src, 2), BUSY);
@@ -308,10 +293,9 @@ TS_DEVICE_TEST(two_pieces_of_work_read_one_source)
 {
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), TENS);
     fy_ticket_t first, second;
-    pthread_t thread;
     fy_external_t *earlier = begin(x, NULL, &first);
     fy_external_t *later = begin(x, NULL, &second); /* does not block */
-    assert_int_equal(pthread_create(&thread, NULL, finish_now, later), 0);
+    const pthread_t thread = ts_thread(finish_now, later);
     ts_fails(fy_ticket_wait(second, 20000000), TIMEOUT);
     if (ctx->is_host) ts_fails(fy_fill(x, 0), BUSY);
     fy_external_finish(earlier, (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
@@ -359,12 +343,10 @@ static void *enter_and_end(void *external)
 TS_DEVICE_TEST(a_new_thread_has_not_entered)
 {
     fy_ticket_t ticket;
-    pthread_t thread;
     if (!ctx->is_host) return;
     for (int i = 0; i < 2; i++) { /* the second thread takes the state of the first */
         fy_external_t *external = begin(NULL, NULL, &ticket);
-        assert_int_equal(pthread_create(&thread, NULL, enter_and_end, external), 0);
-        assert_int_equal(pthread_join(thread, NULL), 0);
+        ts_on_thread(enter_and_end, external);
         fy_external_finish(external, (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
     }
 }

@@ -11,12 +11,7 @@ static fy_device_t *g_device;
 static int open_device(void **state)
 {
     (void)state;
-    return fy_device_open("sim:9", &g_device) == FY_STATUS_OK ? 0 : -1;
-}
-static int close_device(void **state)
-{
-    (void)state;
-    fy_device_close(g_device);
+    g_device = ts_open("sim:9");
     return 0;
 }
 
@@ -96,8 +91,6 @@ TS_TEST(many_requests_in_one)
 
 TS_TEST(the_device_reports_each_fault_once)
 {
-    fy_status_t before = fy__faults_take(g_device, "earlier tests");
-    assert_true(before == FY_STATUS_OK || before == FY_STATUS_BAD_VALUE);
     request(true);
     ts_fails(fy__faults_take(g_device, "device_wait"), BAD_VALUE);
     ts_ok(fy__faults_take(g_device, "device_wait"));
@@ -112,9 +105,7 @@ TS_TEST(the_flag_of_a_running_request_is_not_read)
 {
     uint64_t number;
     uint32_t *word;
-    fy_tensor_t *a, *b;
-    (void)fy__faults_take(g_device, "earlier tests");
-    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(256, 256), 1, &a));
+    fy_tensor_t *a = ts_full(g_device, FY_DIMS(256, 256), 1), *b;
     ts_ok(fy_matmul(a, a, &b));
     ts_ok(fy__fault_begin(g_device, (fy__fault_cause_t){ "an op", -1 }, &number, &word));
     const fy__point_t point = fy__stream_submitted(g_device->compute);
@@ -125,8 +116,6 @@ TS_TEST(the_flag_of_a_running_request_is_not_read)
     ts_fails(fy__faults_take(g_device, "device_wait"), BAD_VALUE);
     for (int i = 0; i < FY__FAULT_WINDOW; i++) request(false); /* reuses its slot */
     assert_int_equal(fy_ticket_poll(fy__point_ticket(point)), FY_POLL_FAILED);
-    fy_tensor_destroy(a);
-    fy_tensor_destroy(b);
 }
 
 TS_TEST(old_records_give_a_shorter_text)
@@ -150,4 +139,4 @@ TS_TEST(a_failed_kernel_reports_its_own_text)
     ts_fails(fy__poison_fail(fy__poison_flag(UINT32_MAX, cause), "now"), BAD_VALUE);
 }
 
-TS_SUITE(.begin = open_device, .end = close_device);
+TS_SUITE(.set_up = open_device);

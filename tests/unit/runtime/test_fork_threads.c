@@ -1,23 +1,20 @@
 /* fork: the child has nothing that other threads had open, and it opens its own devices. */
 #include <pthread.h>
 #include <semaphore.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/thread/thread.h"
 #include "tests/support/harness.h"
 
-#define CHECK(condition) \
-    if (!(condition)) _exit(__LINE__ & 0xFF ? __LINE__ & 0xFF : 255)
+#define CHECK TS_CHILD_CHECK
 
 static sem_t is_open, may_end;
 
 static void *holds_a_scope(void *user)
 {
-    fy_guard_options_t guard = FY_GUARD_LIGHT_ONLY;
     (void)user;
     fy_scope_t scope = fy_scope_begin("of another thread");
-    if (fy_scope_guard(&guard) != FY_STATUS_OK) abort();
+    ts_ok(fy_scope_guard(&(fy_guard_options_t)FY_GUARD_LIGHT_ONLY));
     sem_post(&is_open);
     sem_wait(&may_end);
     fy_scope_end(scope, 0, NULL);
@@ -61,33 +58,24 @@ TS_DEVICE_TEST(the_child_starts_clean)
 #ifdef __SANITIZE_THREAD__
     skip(); /* ThreadSanitizer starts no threads in a child of fork */
 #endif
-    pthread_t other, worker;
-    int status;
     sem_init(&is_open, 0, 0);
     sem_init(&may_end, 0, 0);
-    assert_int_equal(pthread_create(&other, NULL, holds_a_scope, NULL), 0);
+    const pthread_t other = ts_thread(holds_a_scope, NULL);
     sem_wait(&is_open);
     fy_tensor_t *kept = ts_iota(ctx->device, FY_DIMS(4), 0);
-    fflush(NULL);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        alarm(240);
+    const pid_t child = ts_fork();
+    if (child == 0) {
         /* closing the parent's devices is safe and does not affect other processes */
         if (!ctx->is_host) {
             fy_tensor_destroy(kept);
             fy_device_close(ctx->device);
         }
-        CHECK(pthread_create(&worker, NULL, works_in_the_child, NULL) == 0);
-        pthread_join(worker, NULL);
+        ts_on_thread(works_in_the_child, NULL);
         _exit(0);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
     sem_post(&may_end);
     pthread_join(other, NULL);
-    if (!WIFEXITED(status)) fail_msg("the child died of signal %d", WTERMSIG(status));
-    if (WEXITSTATUS(status))
-        fail_msg("the child gave up in line %d of %s", WEXITSTATUS(status), __FILE__);
+    ts_child_ends(child);
     ts_expect_f32(kept, (float[]){ 0, 1, 2, 3 }, 4);
 }
 
@@ -95,9 +83,7 @@ TS_DEVICE_TEST(the_child_starts_clean)
 
 static fy_status_t lingers(fy_device_t *device, int64_t batch, void *user)
 {
-    (void)user;
-    (void)device;
-    (void)batch;
+    (void)user, (void)device, (void)batch;
     sem_post(&is_open);
     sem_wait(&may_end);
     return FY_STATUS_OK;
@@ -124,24 +110,17 @@ TS_DEVICE_TEST(a_plan_of_another_thread_is_not_in_the_child)
 #ifdef __SANITIZE_THREAD__
     skip(); /* ThreadSanitizer starts no threads in a child of fork */
 #endif
-    pthread_t other, worker;
-    int status;
     if (!ctx->is_host) return; /* one device is enough */
     sem_init(&is_open, 0, 0);
     sem_init(&may_end, 0, 0);
-    assert_int_equal(pthread_create(&other, NULL, plans, NULL), 0);
+    const pthread_t other = ts_thread(plans, NULL);
     sem_wait(&is_open);
-    fflush(NULL);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        alarm(240);
-        CHECK(pthread_create(&worker, NULL, has_no_plan, NULL) == 0);
-        pthread_join(worker, NULL);
+    const pid_t child = ts_fork();
+    if (child == 0) {
+        ts_on_thread(has_no_plan, NULL);
         _exit(0);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
     sem_post(&may_end);
     pthread_join(other, NULL);
-    assert_int_equal(status, 0);
+    ts_child_ends(child);
 }

@@ -5,8 +5,6 @@
 #include "runtime/thread/inherit.h"
 #include "tests/support/harness.h"
 
-static fy_guard_options_t no_limits(void) { return (fy_guard_options_t)FY_GUARD_OPTIONS_INIT; }
-
 enum { THREADS = 4, TRIES = 10000, FIT = 30000 };
 
 /* Starts all threads together. */
@@ -48,23 +46,18 @@ static void *uploads(void *user)
  * of the scope that set the guard. */
 TS_DEVICE_TEST(threads_share_one_limit)
 {
-    pthread_t threads[THREADS];
     heir_t heirs[THREADS];
     fy__heritage_t heritage;
-    fy_guard_options_t guard = no_limits();
     fy_scope_t scope = fy_scope_begin("shared");
-    guard.upload_nbytes = FIT * 16 + 8;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(upload_nbytes, FIT * 16 + 8);
     fy__heritage_take(fy__thread(), &heritage);
     pthread_barrier_init(&start, NULL, THREADS);
     const uint64_t before = ts_ledger("test/shared/heir").upload.count;
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++)
         heirs[i] = (heir_t){ .heritage = &heritage, .device = ctx->device };
-        assert_int_equal(pthread_create(&threads[i], NULL, uploads, &heirs[i]), 0);
-    }
+    ts_on_threads(THREADS, uploads, heirs, sizeof *heirs);
     int passed = 0, refused = 0;
     for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
         passed += heirs[i].passed;
         refused += heirs[i].refused;
         assert_int_equal(heirs[i].other, 0);
@@ -74,8 +67,7 @@ TS_DEVICE_TEST(threads_share_one_limit)
     assert_int_equal(passed, FIT);
     assert_int_equal(refused, THREADS * TRIES - FIT);
     assert_int_equal(ts_ledger("test/shared/heir").upload.count - before, FIT);
-    fy_tensor_t *host, *up;
-    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &host));
+    fy_tensor_t *host = ts_full(fy_device_host(), FY_DIMS(4), 1), *up;
     /* the scope that set the guard is charged too */
     ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD, "shared");
     fy_scope_end(scope, 0, NULL);
@@ -99,18 +91,14 @@ static void *holds_memory(void *user)
 /* Bytes that an inheriting thread keeps alive count in the scope that set the guard. */
 TS_DEVICE_TEST(live_bytes_are_shared)
 {
-    pthread_t thread;
     fy__heritage_t heritage;
     fy_tensor_t *mine = NULL;
-    fy_guard_options_t guard = no_limits();
     if (ctx->is_host) return; /* the host has no device bytes */
     fy_scope_t scope = fy_scope_begin("small");
-    guard.memory_nbytes = 10000;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(memory_nbytes, 10000);
     fy__heritage_take(fy__thread(), &heritage);
     heir_t heir = { .heritage = &heritage, .device = ctx->device };
-    assert_int_equal(pthread_create(&thread, NULL, holds_memory, &heir), 0);
-    pthread_join(thread, NULL);
+    ts_on_thread(holds_memory, &heir);
     fy__heritage_release(&heritage);
     assert_int_equal(heir.passed, 1);
     assert_int_equal(heir.refused, 1);
@@ -125,16 +113,12 @@ TS_DEVICE_TEST(live_bytes_are_shared)
 TS_DEVICE_TEST(a_failed_call_restores_the_limit)
 {
     fy_tensor_t *host, *up;
-    fy_guard_options_t guard = no_limits();
     if (ctx->is_host) return;
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_U8, FY_DIMS(8192), 1, &host));
     fy_scope_t outer = fy_scope_begin("outer"), inner;
-    guard.upload_nbytes = 8192;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(upload_nbytes, 8192);
     inner = fy_scope_begin("inner");
-    guard = no_limits();
-    guard.memory_nbytes = 4096;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(memory_nbytes, 4096);
     ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD,
                   "live device bytes");
     const fy__thread_t *thread = fy__thread();
@@ -145,22 +129,18 @@ TS_DEVICE_TEST(a_failed_call_restores_the_limit)
     fy_scope_end(outer, 0, NULL);
 }
 
-typedef struct lines {
-    int n;
-} lines_t;
 static void count_line(void *user, fy_log_level_t level, const char *text)
 {
     (void)text;
-    ((lines_t *)user)->n += level == FY_LOG_WARNING;
+    *(int *)user += level == FY_LOG_WARNING;
 }
 
 /* On one scope, one guard logs and a looser one refuses: each does its own action. */
 TS_DEVICE_TEST(log_and_refuse_on_one_scope)
 {
-    lines_t lines = { 0 };
-    fy_tensor_t *host, *up;
-    fy_guard_options_t guard = no_limits();
-    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &host));
+    int lines = 0;
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    fy_tensor_t *host = ts_full(fy_device_host(), FY_DIMS(4), 1), *up;
     fy_scope_t scope = fy_scope_begin("both");
     guard.action = FY_GUARD_LOG;
     guard.upload_nbytes = 16;
@@ -170,9 +150,9 @@ TS_DEVICE_TEST(log_and_refuse_on_one_scope)
     ts_ok(fy_scope_guard(&guard));
     fy_log_set(count_line, &lines);
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
-    assert_int_equal(lines.n, 0);
+    assert_int_equal(lines, 0);
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up)); /* past 16: logged, not refused */
-    assert_int_equal(lines.n, 1);
+    assert_int_equal(lines, 1);
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
     fy_log_set(NULL, NULL);
     fy_scope_end(scope, 0, NULL);
@@ -181,13 +161,9 @@ TS_DEVICE_TEST(log_and_refuse_on_one_scope)
 /* A scope that sets the same guard in every step has one guard, not one for each step. */
 TS_DEVICE_TEST(guards_set_again_and_again)
 {
-    fy_guard_options_t guard = no_limits();
     fy_scope_t scope = fy_scope_begin("again");
     const fy__guard_t *outer = fy__thread()->guards;
-    for (int i = 0; i < 100; i++) {
-        guard.syncs = 100 - (uint64_t)i;
-        ts_ok(fy_scope_guard(&guard));
-    }
+    for (uint64_t i = 100; i > 0; i--) ts_guard(syncs, i);
     assert_ptr_equal(fy__thread()->guards->outer, outer);
     fy_scope_end(scope, 0, NULL);
     assert_ptr_equal(fy__thread()->guards, outer);
@@ -196,7 +172,7 @@ TS_DEVICE_TEST(guards_set_again_and_again)
 /* Beyond 64 scopes a guard would be set on a different scope. */
 TS_DEVICE_TEST(a_guard_beyond_the_last_scope_is_refused)
 {
-    fy_guard_options_t guard = no_limits();
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
     fy_scope_t first = fy_scope_begin("deep");
     for (int i = 0; i < 70; i++) (void)fy_scope_begin("deep");
     guard.syncs = 3;

@@ -10,12 +10,7 @@ static fy_device_t *g_device;
 static int open_device(void **state)
 {
     (void)state;
-    return fy_device_open("sim:9", &g_device) == FY_STATUS_OK ? 0 : -1;
-}
-static int close_device(void **state)
-{
-    (void)state;
-    fy_device_close(g_device);
+    g_device = ts_open("sim:9");
     return 0;
 }
 
@@ -31,8 +26,7 @@ TS_TEST(points_pack)
 /* Keeps the compute stream busy (model time) and returns the point behind that work. */
 static fy__point_t busy(fy_tensor_t **out)
 {
-    fy_tensor_t *x;
-    ts_ok(fy_zeros(g_device, FY_DTYPE_F32, FY_DIMS(1024, 1024), &x));
+    fy_tensor_t *x = ts_full(g_device, FY_DIMS(1024, 1024), 0);
     ts_ok(fy_matmul(x, x, out));
     fy_tensor_destroy(x);
     fy_ticket_t ticket = fy_tensor_ticket(*out);
@@ -76,9 +70,8 @@ TS_TEST(a_write_stands_for_all_before_it)
 
 TS_TEST(old_tickets_read_as_done)
 {
-    fy_stream_t *stream;
     fy_ticket_t first, ticket;
-    ts_ok(fy_stream_create(g_device, NULL, &stream));
+    fy_stream_t *stream = ts_stream(g_device);
     ts_ok(fy_stream_record(stream, &first));
     uint32_t slot = stream->index;
     fy_stream_destroy(stream);
@@ -99,12 +92,9 @@ TS_TEST(old_tickets_read_as_done)
  * wait. */
 TS_TEST(a_new_stream_is_not_the_destroyed_one)
 {
-    fy_scope_t scope = fy_scope_begin("streams");
-    fy_stream_t *stream;
-    fy_tensor_t *a, *b;
-    ts_ok(fy_stream_create(g_device, NULL, &stream));
+    fy_stream_t *stream = ts_stream(g_device);
     ts_ok(fy_stream_set_current(stream));
-    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(256, 256), 1, &a));
+    fy_tensor_t *a = ts_full(g_device, FY_DIMS(256, 256), 1), *b;
     ts_ok(fy_matmul(a, a, &b));
     const uint32_t slot = stream->index;
     fy__hazard_t used = { 0 };
@@ -122,7 +112,6 @@ TS_TEST(a_new_stream_is_not_the_destroyed_one)
     assert_int_equal(stream->index, slot);
     assert_true(fy__stream_submitted(stream) >=
                 atomic_load(&used.writer)); /* its numbers continue */
-    fy_scope_end(scope, 0, NULL);
 }
 
 TS_TEST(all_stream_slots_can_be_used)
@@ -137,9 +126,7 @@ TS_TEST(all_stream_slots_can_be_used)
         status, FY_STATUS_OK); /* at least three slots belong to the device's own streams */
     assert_true(n > 64);
     for (int i = 0; i < n; i++) fy_stream_destroy(streams[i]);
-    fy_stream_t *again;
-    ts_ok(fy_stream_create(g_device, NULL, &again));
-    fy_stream_destroy(again);
+    fy_stream_destroy(ts_stream(g_device));
 }
 
-TS_SUITE(.begin = open_device, .end = close_device);
+TS_SUITE(.set_up = open_device);

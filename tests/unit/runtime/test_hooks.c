@@ -1,7 +1,6 @@
 /* An allocator of the program (fy_device_open_with) on a simulated device: it sees every byte of
  * device memory and of page-locked memory; each of its calls fails once; limits and figures stay
  * exact. Over the CUDA plugin: tests/unit/cuda/test_hooks.c. */
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/harness.h"
@@ -11,19 +10,11 @@ enum { KIB = 1024, MIB = 1024 * KIB, N = 100000 };
 
 static own_allocator_t own;
 
-static fy_memory_stats_t device_figures(const fy_device_t *device)
-{
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query(device, NULL, &stats));
-    return stats;
-}
-
 /* Ferry's figures are the allocator's. */
 static void expect_same_bytes(const fy_device_t *device)
 {
-    fy_memory_stats_t pinned = FY_MEMORY_STATS_INIT;
-    const fy_memory_stats_t stats = device_figures(device);
-    ts_ok(fy_memory_query_pinned(device, &pinned));
+    const fy_memory_stats_t stats = ts_memory(device, NULL);
+    const fy_memory_stats_t pinned = ts_memory_pinned(device);
     assert_int_equal(stats.reserved, own.live[OWN_DEVICE]);
     assert_int_equal(pinned.reserved, own.live[OWN_PINNED]);
     /* the device may refuse a segment that the allocator gave */
@@ -33,9 +24,8 @@ static void expect_same_bytes(const fy_device_t *device)
 
 static void expect_same_peaks(const fy_device_t *device)
 {
-    fy_memory_stats_t pinned = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query_pinned(device, &pinned));
-    assert_int_equal(device_figures(device).peak_reserved, own.peak[OWN_DEVICE]);
+    const fy_memory_stats_t pinned = ts_memory_pinned(device);
+    assert_int_equal(ts_memory(device, NULL).peak_reserved, own.peak[OWN_DEVICE]);
     assert_int_equal(pinned.peak_reserved, own.peak[OWN_PINNED]);
 }
 
@@ -44,6 +34,20 @@ static void expect_returned(void)
     assert_int_equal(own.live[OWN_DEVICE], 0);
     assert_int_equal(own.live[OWN_PINNED], 0);
     assert_int_equal(own.errors, 0);
+}
+
+static fy_device_t *open_own(const char *spec)
+{
+    const fy_device_options_t options = own_options(&own);
+    fy_device_t *device;
+    ts_ok(fy_device_open_with(spec, &options, &device));
+    return device;
+}
+
+static void close_own(fy_device_t *device)
+{
+    fy_device_close(device);
+    expect_returned();
 }
 
 /* Uploads, computes and downloads; *out is 3 times the sum of 0 .. 9. */
@@ -86,9 +90,7 @@ TS_TEST(it_sees_every_byte)
                                          "sim:9?segments=virtual&debug=guard",
                                          "sim:9?limit=8MiB&pinned=4MiB" };
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        const fy_device_options_t options = own_options(&own);
-        fy_device_t *device;
-        ts_ok(fy_device_open_with(specs[i], &options, &device));
+        fy_device_t *device = open_own(specs[i]);
         expect_same_bytes(device); /* of the device itself: the page of its fault words */
         assert_true(own.live[OWN_PINNED] > 0);
         for (int k = 0; k < 3; k++) {
@@ -98,34 +100,26 @@ TS_TEST(it_sees_every_byte)
         }
         ts_ok(fy_memory_trim(device, 0, NULL));
         expect_same_bytes(device);
-        fy_device_close(device);
-        expect_returned();
+        close_own(device);
     }
 }
 
 /* Without numerics a device has no bytes; the program's do not change. */
 TS_TEST(a_device_without_numerics_leaves_the_bytes_alone)
 {
-    const fy_device_options_t options = own_options(&own);
-    fy_device_t *device;
-    fy_tensor_t *x;
-    ts_ok(fy_device_open_with("sim:9?numerics=off", &options, &device));
-    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &x));
+    fy_device_t *device = open_own("sim:9?numerics=off");
+    fy_tensor_t *x = ts_full(device, FY_DIMS(N), 0);
     expect_same_bytes(device);
     fy_tensor_destroy(x);
-    fy_device_close(device);
-    expect_returned();
+    close_own(device);
 }
 
 /* ---- failures ---- */
 
 TS_TEST(a_refusal_is_out_of_memory)
 {
-    const fy_device_options_t options = own_options(&own);
-    fy_device_t *device;
-    fy_tensor_t *x, *y;
-    ts_ok(fy_device_open_with("sim:9", &options, &device));
-    ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &x));
+    fy_device_t *device = open_own("sim:9");
+    fy_tensor_t *x = ts_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB)), *y;
     own.fail_at = own.fail_ever = 1;
     ts_fails_with(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &y), OUT_OF_MEMORY,
                   "the program's allocator (fy_device_options_t) has no more",
@@ -138,17 +132,14 @@ TS_TEST(a_refusal_is_out_of_memory)
     ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &y)); /* the cached segment */
     expect_same_bytes(device);
     fy_tensor_destroy(y);
-    fy_device_close(device);
-    expect_returned();
+    close_own(device);
 }
 
 /* The reason is of this refusal, not of an earlier one. */
 TS_TEST(a_limit_is_not_blamed_on_the_allocator)
 {
-    const fy_device_options_t options = own_options(&own);
-    fy_device_t *device;
+    fy_device_t *device = open_own("sim:9?limit=8MiB");
     fy_tensor_t *x;
-    ts_ok(fy_device_open_with("sim:9?limit=8MiB", &options, &device));
     own.fail_at = own.calls + 1;
     own.fail_ever = 1;
     ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &x), OUT_OF_MEMORY);
@@ -158,12 +149,10 @@ TS_TEST(a_limit_is_not_blamed_on_the_allocator)
     assert_int_equal(own.calls, calls); /* not asked */
     fy_device_close(device);
     /* more than the simulated device has: the allocator gets its block back */
-    const fy_device_options_t again = own_options(&own);
-    ts_ok(fy_device_open_with("sim:9?capacity=8MiB", &again, &device));
+    device = open_own("sim:9?capacity=8MiB");
     ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(9 * MIB), &x), OUT_OF_MEMORY);
     expect_same_bytes(device);
-    fy_device_close(device);
-    expect_returned();
+    close_own(device);
 }
 
 /* Each call of the allocator fails once, or from then on. */
@@ -201,14 +190,11 @@ TS_TEST(a_refused_segment_is_returned)
 {
     static const char *const specs[] = { "sim:9?faults=alloc@1", "sim:9?faults=pin@2" };
     for (size_t i = 0; i < 2; i++) {
-        const fy_device_options_t options = own_options(&own);
-        fy_device_t *device;
-        ts_ok(fy_device_open_with(specs[i], &options, &device));
+        fy_device_t *device = open_own(specs[i]);
         (void)run_in_scope(device);
         expect_same_bytes(device);
         ts_ok(run_in_scope(device));
-        fy_device_close(device);
-        expect_returned();
+        close_own(device);
     }
 }
 
@@ -230,8 +216,7 @@ TS_TEST(a_misaligned_address_is_refused)
     own.shift = 0;
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(4), &x));
     fy_tensor_destroy(x);
-    fy_device_close(device);
-    expect_returned();
+    close_own(device);
 }
 
 /* ---- the options ---- */
@@ -261,8 +246,7 @@ TS_TEST(options_are_those_of_the_first_open)
     fy_device_close(again);
     ts_ok(fy_device_open_with("sim:9", &none, &again));
     fy_device_close(again);
-    fy_device_close(device);
-    expect_returned();
+    close_own(device);
     ts_ok(fy_device_open("sim:9", &device)); /* the next first open has no allocator */
     ts_fails_with(fy_device_open_with("sim:9", &options, &again), INVALID_ARGUMENT,
                   "no allocator of yours");
@@ -290,8 +274,7 @@ TS_TEST(one_pair_is_enough)
         assert_true(sum == 135);
         assert_true(own.live[kind] > 0 && own.live[!kind] == 0);
         fy_scope_end(scope, 0, NULL);
-        fy_device_close(device);
-        expect_returned();
+        close_own(device);
     }
 }
 
@@ -305,40 +288,30 @@ static fy_status_t step(fy_device_t *device, int64_t batch, void *user)
 /* A plan predicts the peaks of the device with the allocator, and never calls it. */
 TS_TEST(plans_do_not_call_it)
 {
-    const fy_device_options_t options = own_options(&own);
-    fy_device_t *device;
+    fy_device_t *device = open_own("sim:9");
     fy_plan_t plan = FY_PLAN_INIT;
-    ts_ok(fy_device_open_with("sim:9", &options, &device));
     const int calls = own.calls;
     ts_ok(fy_plan_step("sim", step, NULL, 1, NULL, &plan));
     assert_int_equal(own.calls, calls);
     ts_ok(run_in_scope(device));
     assert_int_equal(plan.peak_reserved, own.peak[OWN_DEVICE]);
-    fy_device_close(device);
-    expect_returned();
+    close_own(device);
 }
 
 TS_TEST(a_forked_child_calls_no_hook)
 {
-    const fy_device_options_t options = own_options(&own);
-    fy_device_t *device;
-    fy_tensor_t *x, *y;
-    int status = 1;
-    ts_ok(fy_device_open_with("sim:9", &options, &device));
-    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &x));
-    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(N), &y));
+    fy_device_t *device = open_own("sim:9");
+    fy_tensor_t *x = ts_full(device, FY_DIMS(N), 0), *y = ts_pinned(device, N);
     const int calls = own.calls + own.frees;
-    const pid_t pid = fork();
+    const pid_t pid = ts_fork();
     if (pid == 0) {
         fy_tensor_destroy(x);
         fy_tensor_destroy(y);
         fy_device_close(device);
         _exit(own.calls + own.frees != calls);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    ts_child_ends(pid);
     fy_tensor_destroy(x);
     fy_tensor_destroy(y);
-    fy_device_close(device);
-    expect_returned();
+    close_own(device);
 }

@@ -54,10 +54,9 @@ TS_DEVICE_TEST(older_struct)
 TS_DEVICE_TEST(native_queues)
 {
     void *native = &native;
-    fy_stream_t *stream = NULL, *far = NULL;
-    fy_device_t *other;
-    ts_ok(fy_device_open("sim:6", &other));
-    ts_ok(fy_stream_create(other, NULL, &far));
+    fy_stream_t *stream = NULL;
+    fy_device_t *other = ts_open("sim:6");
+    fy_stream_t *far = ts_stream(other);
     if (ctx->is_host || ctx->is_sim) {
         ts_ok(fy_stream_native(ctx->device, NULL, &native));
         assert_null(native);
@@ -74,6 +73,4 @@ TS_DEVICE_TEST(native_queues)
     assert_null(native);
     ts_fails(fy_stream_native(NULL, NULL, &native), INVALID_ARGUMENT);
     ts_fails(fy_stream_native(ctx->device, stream, NULL), INVALID_ARGUMENT);
-    fy_stream_destroy(far);
-    fy_device_close(other);
 }

@@ -2,7 +2,6 @@
  * never. Every system call and allocation of a read fails once: the error names the file, and no
  * open file or memory is left. Readers built on this: test_hostile_files.sh. */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -99,16 +98,6 @@ static int end(void **state)
     return rmdir(folder);
 }
 
-static int open_files(void)
-{
-    int count = 0;
-    DIR *list = opendir("/proc/self/fd");
-    assert_non_null(list);
-    while (readdir(list)) count++;
-    closedir(list);
-    return count;
-}
-
 static void write_file(const char *bytes, size_t nbytes)
 {
     FILE *file = fopen(path, "w");
@@ -131,9 +120,9 @@ static void refuses(const char *begins, size_t most, int error, const char *says
 /* No file stays open. No other thread may open or close a file meanwhile. */
 static void refused(const char *begins, size_t most, int error, const char *says)
 {
-    const int before = open_files();
+    const int before = ts_open_files();
     refuses(begins, most, error, says);
-    assert_int_equal(open_files(), before);
+    assert_int_equal(ts_open_files(), before);
 }
 
 TS_TEST(texts_are_read_within_limits)
@@ -213,13 +202,13 @@ TS_TEST(pipes_are_read)
         free(text);
         pthread_join(thread, &failed);
         assert_null(failed);
-        const int before = open_files();
+        const int before = ts_open_files();
         assert_int_equal(pthread_create(&thread, NULL, write_pipe, &delay_ms), 0);
         assert_int_equal(read_pipe(&input, 8, &text, &nbytes), EFBIG);
         assert_non_null(strstr(input.problem, "more than 8 bytes"));
         pthread_join(thread, &failed);
         assert_null(failed);
-        assert_int_equal(open_files(), before);
+        assert_int_equal(ts_open_files(), before);
     }
     unlink(path);
 }
@@ -228,7 +217,7 @@ TS_TEST(pipes_are_read)
 static int fail_each(int is_pipe, const char *expected)
 {
     int n = 1;
-    const int before = open_files();
+    const int before = ts_open_files();
     for (;; n++) {
         fy__input_t input;
         char *text;
@@ -246,7 +235,7 @@ static int fail_each(int is_pipe, const char *expected)
         const int error = fy__input_text(&input, path, NULL, 1 << 20, &text, &nbytes);
         plan.countdown = 0;
         if (writer >= 0) close(writer);
-        assert_int_equal(open_files(), before);
+        assert_int_equal(ts_open_files(), before);
         if (!plan.was_reached) {
             assert_int_equal(error, 0);
             assert_string_equal(text, expected);

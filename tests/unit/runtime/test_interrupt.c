@@ -19,11 +19,10 @@ static int interrupt(void *user)
 
 static int set_up(void **state)
 {
-    fy_tensor_t *x;
     (void)state;
     ts_ok(fy_device_open("cuda:0", &device));
     scope = fy_scope_begin("interrupt");
-    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(N), 1, &x));
+    fy_tensor_t *x = ts_full(device, FY_DIMS(N), 1);
     ts_ok(fy_device_wait(device, FY_FOREVER));
     driver.fake_cuda_hold(1);
     ts_ok(fy_add(x, x, &y));
@@ -45,10 +44,9 @@ static int tear_down(void **state)
 
 TS_TEST(a_wait_ends_and_the_request_goes_on)
 {
-    fy_download_t *download;
     fy_tensor_t *host;
     const fy_ticket_t ticket = fy_tensor_ticket(y);
-    ts_ok(fy_tensor_download(y, NULL, &download));
+    fy_download_t *download = ts_submit_download(y);
     for (int i = 0; i < 3; i++) {
         const fy_ledger_totals_t before = ts_ledger(NULL);
         calls = 0, stop_at = 1 + i % 2;
@@ -87,11 +85,10 @@ static void *release_later(void *unused)
 /* The end of a device, and a copy that must be complete on return. */
 TS_TEST(other_waits_do_not_end)
 {
-    pthread_t thread;
     fy_tensor_t *host = ts_host_f32(FY_DIMS(2), (float[]){ 0, 0 }), *part;
     ts_ok(fy_slice(y, 0, 0, 2, &part));
     stop_at = 1;
-    assert_int_equal(pthread_create(&thread, NULL, release_later, NULL), 0);
+    const pthread_t thread = ts_thread(release_later, NULL);
     ts_ok(fy_tensor_download_into(host, part, NULL));
     assert_int_equal(pthread_join(thread, NULL), 0);
     ts_expect_f32(host, (float[]){ 2, 2 }, 2);
@@ -106,11 +103,9 @@ static void *wait_there(void *user)
 
 TS_TEST(it_belongs_to_its_thread)
 {
-    pthread_t thread;
     fy_ticket_t ticket = fy_tensor_ticket(y);
     stop_at = 1;
-    assert_int_equal(pthread_create(&thread, NULL, wait_there, &ticket), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
+    ts_on_thread(wait_there, &ticket);
     fy_interrupt_set(NULL, NULL);
     ts_fails(fy_ticket_wait(ticket, 60000000), TIMEOUT);
     assert_int_equal(calls, 0);

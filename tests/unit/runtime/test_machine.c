@@ -41,6 +41,7 @@ static int end(void **state)
 {
     char command[96];
     (void)state;
+    ts_close();
     fy__machine_set_root("");
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command); /* NOLINT(cert-env33-c): a folder of this test */
@@ -141,13 +142,6 @@ TS_TEST(small_segments_read_no_file)
 
 /* ---- devices ---- */
 
-static fy_device_t *open_it(const char *spec)
-{
-    fy_device_t *device;
-    ts_ok(fy_device_open(spec, &device));
-    return device;
-}
-
 static const fy_oom_verdict_t *is_refused(fy_device_t *device, uint64_t nbytes)
 {
     fy_tensor_t *tensor;
@@ -161,7 +155,7 @@ static const fy_oom_verdict_t *is_refused(fy_device_t *device, uint64_t nbytes)
 TS_TEST(a_simulated_device_cannot_exceed_the_machine)
 {
     fy_tensor_t *half, *other;
-    fy_device_t *one = open_it("sim:0"), *two = open_it("sim:1?profile=a100");
+    fy_device_t *one = ts_open("sim:0"), *two = ts_open("sim:1?profile=a100");
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     (void)is_refused(one, 100 * GIB); /* of its 140 GiB */
     ts_text_has("sim:0: 107374182400 bytes asked for (100.0 GiB): more than the 10737");
@@ -187,53 +181,42 @@ TS_TEST(a_simulated_device_cannot_exceed_the_machine)
     ts_fails(fy_memory_reserve(two, 90 * GIB),
              OUT_OF_MEMORY); /* its own capacity is checked first */
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
-    fy_device_close(one);
-    fy_device_close(two);
 }
 
 TS_TEST(segments_that_grow_are_checked_too)
 {
-    fy_device_t *device = open_it("sim:0?segments=virtual");
+    fy_device_t *device = ts_open("sim:0?segments=virtual");
     fy_tensor_t *first, *more;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     ts_ok(fy_empty(device, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &first));
     (void)is_refused(device, 600 * MIB);
     fy_tensor_destroy(first);
     ts_ok(fy_empty(device, FY_DTYPE_U8, FY_DIMS((int64_t)(900 * MIB)), &more));
-    fy_tensor_destroy(more);
-    fy_device_close(device);
 }
 
 TS_TEST(a_device_without_numerics_has_the_profiles_capacity)
 {
-    fy_device_t *device = open_it("sim:0?numerics=off");
-    fy_tensor_t *tensor;
+    fy_device_t *device = ts_open("sim:0?numerics=off");
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
-    ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS((int64_t)(100 * GIB)), &tensor));
-    fy_tensor_destroy(tensor);
-    fy_device_close(device);
+    (void)ts_zeros(device, FY_DTYPE_U8, FY_DIMS((int64_t)(100 * GIB)));
 }
 
 /* The padding of this convolution of one small image makes a result of 16 GB. */
 TS_TEST(absurd_padding_is_refused)
 {
-    fy_device_t *device = open_it("sim:0");
+    fy_device_t *device = ts_open("sim:0");
     fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
-    fy_tensor_t *x, *w, *y;
     attrs.padding_h = attrs.padding_w = 32000;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
-    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, 8, 8, 1), &x));
-    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, 3, 3, 1), &w));
+    fy_tensor_t *x = ts_full(device, FY_DIMS(1, 8, 8, 1), 0),
+                *w = ts_full(device, FY_DIMS(1, 3, 3, 1), 0), *y;
     ts_fails_with(fy_conv2d(x, w, NULL, &attrs, &y), OUT_OF_MEMORY, "16387072144 bytes asked for",
                   "that this machine has available");
-    fy_tensor_destroy(x);
-    fy_tensor_destroy(w);
-    fy_device_close(device);
 }
 
 TS_TEST(host_and_page_locked_memory_cannot_exceed_the_machine)
 {
-    fy_device_t *device = open_it("sim:0");
+    fy_device_t *device = ts_open("sim:0");
     fy_tensor_t *tensor;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS((int64_t)(2 * GIB)), &tensor),
@@ -245,7 +228,6 @@ TS_TEST(host_and_page_locked_memory_cannot_exceed_the_machine)
              PINNED_LIMIT);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_MACHINE);
     assert_null(strstr(fy_error_get()->text, "numerics=off"));
-    fy_device_close(device);
 }
 
 TS_SUITE(.set_up = begin, .tear_down = end);

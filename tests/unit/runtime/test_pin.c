@@ -1,8 +1,6 @@
 /* Page-locked host memory: every registered byte counts against pinned=, for every kind of caller.
  * No request exceeds the limit, not by one byte and not between threads. Memory that a transfer
  * still uses is not reused, however late the transfer. */
-#include <pthread.h>
-
 #include "runtime/device/pin.h"
 #include "tests/support/harness.h"
 
@@ -15,31 +13,19 @@ static void open_limited(const char *options, uint64_t limit_nbytes)
     char spec[160];
     snprintf(spec, sizeof spec, "sim:9?pinned=%llu%s%s", (unsigned long long)limit_nbytes,
              *options ? "&" : "", options);
-    ts_ok(fy_device_open(spec, &device));
-}
-
-static void close_it(void)
-{
-    fy_device_close(device);
-    device = NULL;
+    device = ts_open(spec);
 }
 
 static fy_memory_stats_t pinned(void)
 {
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query_pinned(device, &stats));
+    const fy_memory_stats_t stats = ts_memory_pinned(device);
     assert_int_equal(stats.reserved, stats.live + stats.cached);
     assert_int_equal(stats.reserved, atomic_load(&device->registered_nbytes));
     assert_true(stats.reserved <= stats.limit && stats.peak_reserved <= stats.limit);
     return stats;
 }
 
-static fy_tensor_t *locked(int64_t nbytes)
-{
-    fy_tensor_t *tensor;
-    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_U8, 1, &nbytes, &tensor));
-    return tensor;
-}
+static fy_tensor_t *locked(int64_t nbytes) { return ts_pinned_bytes(device, nbytes); }
 
 static unsigned char *bytes_of(fy_tensor_t *tensor)
 {
@@ -74,7 +60,6 @@ TS_TEST(the_limit_holds_to_the_byte)
     fy_tensor_destroy(here);
     assert_int_equal(pinned().reserved, PAGE);
     assert_int_equal(pinned().peak_reserved, PAGE + 3 * MIB + 64);
-    close_it();
 }
 
 TS_TEST(a_limit_below_the_device_minimum_is_refused)
@@ -84,7 +69,6 @@ TS_TEST(a_limit_below_the_device_minimum_is_refused)
     open_limited("", PAGE);
     fy_tensor_t *tensor;
     ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(1), &tensor), PINNED_LIMIT);
-    close_it();
 }
 
 static void *take_and_give(void *failures)
@@ -113,20 +97,14 @@ static void *take_and_give(void *failures)
 TS_TEST(threads_together_stay_within_the_limit)
 {
     enum { THREADS = 4 };
-    pthread_t threads[THREADS];
     int failures[THREADS] = { 0 };
     open_limited("", 1500 * KIB);
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &failures[i]), 0);
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
-        assert_int_equal(failures[i], 0);
-    }
+    ts_on_threads(THREADS, take_and_give, failures, sizeof *failures);
+    for (int i = 0; i < THREADS; i++) assert_int_equal(failures[i], 0);
     assert_int_equal(pinned().live, PAGE);
     assert_true(pinned().peak_reserved <= 1500 * KIB);
     ts_ok(fy_memory_trim(device, 0, NULL));
     assert_int_equal(pinned().reserved, PAGE);
-    close_it();
 }
 
 /* ---- hints ---- */
@@ -174,7 +152,7 @@ static void follow(const program_t *program, uint64_t limit)
     if ((status == FY_STATUS_OK) != (verdict.would_help != 0))
         print_error("freeing all gives %s, but:\n%s\n", fy_status_name(status), verdict.text);
     assert_int_equal(status == FY_STATUS_OK, verdict.would_help != 0);
-    close_it();
+    ts_close();
 
     const char *higher = strstr(verdict.text, "a limit higher by "),
                *least = strstr(verdict.text, "a limit of at least ");
@@ -187,7 +165,7 @@ static void follow(const program_t *program, uint64_t limit)
         print_error("with %llu, told so by\n%s\nit is\n%s\n", (unsigned long long)then,
                     verdict.text, fy_error_get()->text);
     assert_int_equal(status, FY_STATUS_OK);
-    close_it();
+    ts_close();
 }
 
 TS_TEST(hints_count_the_ring_and_what_is_locked_in_place)
@@ -210,7 +188,7 @@ TS_TEST(hints_count_the_ring_and_what_is_locked_in_place)
             open_limited("", limit);
             const bool is_refused = (uint64_t)(p->block + p->here) + 3 * MIB < limit &&
                                     run(p, false) != FY_STATUS_OK;
-            close_it();
+            ts_close();
             if (is_refused) follow(p, limit);
             assert_true(is_refused || (uint64_t)needs < limit ||
                         (uint64_t)(p->block + p->here) + 3 * MIB >= limit);
@@ -219,9 +197,6 @@ TS_TEST(hints_count_the_ring_and_what_is_locked_in_place)
 }
 
 /* ---- a block is reused only after its last transfer ---- */
-
-static const fy_transfer_options_t k_borrow = { sizeof k_borrow, .contract = FY_HOST_BORROW,
-                                                .dtype = FY_DTYPE_SAME };
 
 /* Uploads a block, frees it at once and requests another one that needs its bytes. */
 static void reuse(const char *options, uint64_t slow_ns)
@@ -233,37 +208,31 @@ static void reuse(const char *options, uint64_t slow_ns)
     fy_ticket_t ticket;
     memset(bytes_of(src), 0x11, N);
     ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(N), &there));
-    ts_ok(fy_tensor_upload_into(there, src, &k_borrow, &ticket));
+    ts_ok(fy_tensor_upload_into(there, src, &ts_borrow, &ticket));
     fy_tensor_destroy(src);
     assert_int_equal(pinned().live, PAGE);
     if (slow_ns) assert_int_equal(pinned().pending, N); /* a second query changes nothing */
 
     fy_scope_t inner = fy_scope_begin("no syncs");
-    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-    guard.syncs = 0;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(syncs, 0);
     ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(N), &next), PINNED_LIMIT);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_WOULD_FIT_AFTER_SYNC);
     fy_scope_end(inner, 0, NULL);
 
-    fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
-    ts_ok(fy_device_clock_query(device, &before));
+    const fy_device_clock_t before = ts_clock_now(device);
     next = locked(N); /* waits, because the host is the next user */
-    ts_ok(fy_device_clock_query(device, &after));
+    const fy_device_clock_t after = ts_clock_now(device);
     if (slow_ns) assert_true(after.now_ns - before.now_ns >= slow_ns);
     memset(bytes_of(next), 0x22, N); /* would be uploaded if the upload had not happened yet */
     unsigned char *back = malloc(N);
     assert_non_null(back);
     fy_tensor_destroy(next);
-    fy_download_t *download;
-    fy_tensor_t *result;
-    ts_ok(fy_tensor_download(there, NULL, &download));
-    ts_ok(fy_download_wait(download, FY_FOREVER, &result));
+    fy_tensor_t *result = ts_download(there);
     memcpy(back, bytes_of(result), N);
     for (int i = 0; i < N; i++) assert_int_equal(back[i], 0x11);
     free(back);
     fy_scope_end(scope, 0, NULL);
-    close_it();
+    ts_close();
 }
 
 TS_TEST(a_late_transfer_keeps_its_block)
@@ -286,17 +255,15 @@ enum { HERE = 3 * MIB };
 /* Locks bytes, uploads from them and frees them at once. */
 static void give_up(fy_tensor_t *src)
 {
-    fy_tensor_t *there;
     fy_ticket_t ticket;
-    ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(HERE), &there));
-    ts_ok(fy_tensor_upload_into(there, src, &k_borrow, &ticket));
+    fy_tensor_t *there = ts_bytes(device, HERE);
+    ts_ok(fy_tensor_upload_into(there, src, &ts_borrow, &ticket));
     fy_tensor_destroy(src);
 }
 
 static fy_tensor_t *locked_here(void)
 {
-    fy_tensor_t *here;
-    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(HERE), &here));
+    fy_tensor_t *here = ts_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(HERE));
     ts_ok(fy_tensor_pin(here, device));
     return here;
 }
@@ -317,9 +284,7 @@ TS_TEST(a_request_waits_for_freed_bytes_that_are_still_read)
         fy_scope_t scope = fy_scope_begin("step");
         give_up(is_here ? locked_here() : locked(HERE));
         fy_scope_t inner = fy_scope_begin("no syncs");
-        fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-        guard.syncs = 0;
-        ts_ok(fy_scope_guard(&guard));
+        ts_guard(syncs, 0);
         ts_fails(ask(in_place), PINNED_LIMIT);
         assert_int_equal(fy_error_get()->oom->reason, FY_OOM_WOULD_FIT_AFTER_SYNC);
         fy_scope_end(inner, 0, NULL);
@@ -328,6 +293,6 @@ TS_TEST(a_request_waits_for_freed_bytes_that_are_still_read)
         assert_int_equal(ts_ledger(NULL).syncs, syncs + 1);
         fy_scope_end(scope, 0, NULL);
         assert_int_equal(pinned().live, PAGE);
-        close_it();
+        ts_close();
     }
 }

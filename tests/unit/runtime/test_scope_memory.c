@@ -1,6 +1,4 @@
 /* The memory attributes of a scope reach the threads that Ferry starts, and do not stay on them. */
-#include <pthread.h>
-
 #include "runtime/thread/inherit.h"
 #include "tests/support/harness.h"
 
@@ -32,14 +30,12 @@ static void *inherit(void *user)
 TS_DEVICE_TEST(a_thread_inherits_it_and_forgets_it)
 {
     heir_t heir = { .after = FY_CATEGORY_COUNT };
-    pthread_t thread;
     fy_scope_t scope = fy_scope_begin("gradients");
     ts_ok(fy_scope_memory(FY_CATEGORY_GRADIENTS));
     ts_ok(fy_autocast_set(FY_DTYPE_BF16));
     fy__heritage_take(fy__thread(), &heir.heritage);
     fy_scope_end(scope, 0, NULL);
-    assert_int_equal(pthread_create(&thread, NULL, inherit, &heir), 0);
-    pthread_join(thread, NULL);
+    ts_on_thread(inherit, &heir);
     fy__heritage_release(&heir.heritage);
     assert_int_equal(heir.before, FY_CATEGORY_ACTIVATIONS);
     assert_int_equal(heir.autocast[0], FY_DTYPE_F32);
@@ -70,10 +66,7 @@ TS_DEVICE_TEST(a_thread_that_ends_leaves_nothing)
 {
     heir_t heir = { .before = FY_CATEGORY_COUNT };
     uint32_t number;
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, leaves_it_open, &number), 0);
-    pthread_join(thread, NULL);
-    assert_int_equal(pthread_create(&thread, NULL, look, &heir), 0);
-    pthread_join(thread, NULL);
+    ts_on_thread(leaves_it_open, &number);
+    ts_on_thread(look, &heir);
     assert_int_equal(heir.before, FY_CATEGORY_ACTIVATIONS);
 }

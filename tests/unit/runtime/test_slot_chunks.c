@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/base/asan.h"
@@ -31,12 +30,7 @@ fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address)
 enum { PER_CHUNK = (2 << 20) / sizeof(fy__tensor_slot_t), MANY = 12 * PER_CHUNK };
 static char bytes[64];
 
-static fy_tensor_t *make(int64_t nbytes)
-{
-    fy_tensor_t *tensor;
-    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(nbytes), &tensor));
-    return tensor;
-}
+static fy_tensor_t *make(int64_t nbytes) { return ts_bytes(fy_device_host(), nbytes); }
 
 /* The tensor has a storage and no block. */
 static fy_tensor_t *wrap(void)
@@ -114,10 +108,9 @@ static void *destroy_tensors(void *user)
 /* One thread creates, the other destroys: neither keeps slots that the other needs. */
 TS_TEST(slots_released_by_another_thread_are_reused)
 {
-    pthread_t id;
     trim();
     const uint32_t before = fy__tensor_slot_chunks();
-    assert_int_equal(pthread_create(&id, NULL, destroy_tensors, NULL), 0);
+    const pthread_t id = ts_thread(destroy_tensors, NULL);
     for (int i = 0; i < PASSED; i++) {
         fy_tensor_t *tensor = wrap(), *empty = NULL;
         while (!atomic_compare_exchange_weak(&pipe_of[i % PIPE], &empty, tensor)) {
@@ -150,16 +143,11 @@ TS_TEST(a_child_finds_the_chunks_intact)
     if (FY__HAS_ASAN)
         skip(); /* ASan's allocator may stay locked in the child of a process with threads */
     static fy_tensor_t *others[PER_CHUNK], *tensors[PER_CHUNK];
-    pthread_t id;
     atomic_store(&stop, false);
-    assert_int_equal(pthread_create(&id, NULL, churn, others), 0);
+    const pthread_t id = ts_thread(churn, others);
     for (int round = 0; round < 20; round++) {
-        int status;
-        fflush(NULL);
-        const pid_t pid = fork();
-        assert_true(pid >= 0);
+        const pid_t pid = ts_fork();
         if (pid == 0) {
-            alarm(240);
             for (int i = 0; i < PER_CHUNK; i++)
                 if (fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL,
                                    &tensors[i]) != FY_STATUS_OK)
@@ -167,8 +155,7 @@ TS_TEST(a_child_finds_the_chunks_intact)
             for (int i = 0; i < PER_CHUNK; i++) fy_tensor_destroy(tensors[i]);
             _exit(fy_memory_trim(fy_device_host(), 0, NULL) != FY_STATUS_OK);
         }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        ts_child_ends(pid);
     }
     atomic_store(&stop, true);
     pthread_join(id, NULL);

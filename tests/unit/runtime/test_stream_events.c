@@ -7,8 +7,7 @@
 
 static fy_tensor_t *slow(fy_device_t *device)
 {
-    fy_tensor_t *a, *b;
-    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(256, 256), 1, &a));
+    fy_tensor_t *a = ts_full(device, FY_DIMS(256, 256), 1), *b;
     ts_ok(fy_matmul(a, a, &b));
     return b;
 }
@@ -45,11 +44,9 @@ TS_DEVICE_TEST(a_full_list_with_one_waiter_is_not_busy)
  * words before the other writes its own. */
 TS_DEVICE_TEST(two_readers_at_once_are_both_waited_for)
 {
-    fy_stream_t *one, *two;
     fy__hazard_t hazard = { 0 };
     if (ctx->is_host) skip();
-    ts_ok(fy_stream_create(ctx->device, NULL, &one));
-    ts_ok(fy_stream_create(ctx->device, NULL, &two));
+    fy_stream_t *one = ts_stream(ctx->device), *two = ts_stream(ctx->device);
     ts_ok(fy__hazard_before_read(&hazard, one, FY__WAIT_NONE));
     ts_ok(fy__hazard_before_read(&hazard, two, FY__WAIT_NONE));
     ts_ok(fy_stream_set_current(one));
@@ -58,21 +55,18 @@ TS_DEVICE_TEST(two_readers_at_once_are_both_waited_for)
     fy__hazard_read(&hazard, one, long_read);
     fy__hazard_read(&hazard, two, short_read);
     ts_ok(fy__hazard_wait(&hazard, FY_FOREVER));
-    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    ts_ok(fy_device_clock_query(ctx->device, &clock));
+    fy_device_clock_t clock = ts_clock_now(ctx->device);
     const uint64_t before_ns = clock.now_ns;
     ts_ok(fy__point_wait(long_read, FY_FOREVER, FY__WAIT_NONE));
-    ts_ok(fy_device_clock_query(ctx->device, &clock));
+    clock = ts_clock_now(ctx->device);
     /* the first one is over already: a matmul takes longer than a poll */
     assert_true(clock.now_ns - before_ns < 50000);
 }
 
 TS_DEVICE_TEST(a_borrowed_stream_that_is_destroyed_is_not_restored)
 {
-    fy_stream_t *one, *two;
     if (ctx->is_host) skip();
-    ts_ok(fy_stream_create(ctx->device, NULL, &one));
-    ts_ok(fy_stream_create(ctx->device, NULL, &two));
+    fy_stream_t *one = ts_stream(ctx->device), *two = ts_stream(ctx->device);
     fy_scope_t outer = fy_scope_begin("outer");
     ts_ok(fy_stream_set_current(one));
     fy_scope_t inner = fy_scope_begin("inner");
@@ -100,14 +94,11 @@ TS_DEVICE_TEST(an_invalid_ticket_is_refused)
  * Ferry recorded before. */
 TS_DEVICE_TEST(bytes_stay_busy_until_a_wrapped_queue_is_empty)
 {
-    fy_stream_t *stream;
-    fy_tensor_t *tensor;
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     void *address;
     if (ctx->is_host) skip();
-    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    fy_stream_t *stream = ts_stream(ctx->device);
     stream->foreign = true; /* as if it wrapped a queue: sim has none to wrap */
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(1000), &tensor));
+    fy_tensor_t *tensor = ts_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(1000));
     ts_ok(fy_tensor_begin_native_access(tensor, FY_ACCESS_WRITE, stream, &address));
     fy__stream_anchor(stream);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* everything up to that event is done */
@@ -116,7 +107,7 @@ TS_DEVICE_TEST(bytes_stay_busy_until_a_wrapped_queue_is_empty)
     slow(ctx->device);
     atomic_fetch_sub(&stream->submitted, 2); /* as if Ferry had not seen them: fill and matmul */
     fy_tensor_destroy(tensor);
-    ts_ok(fy_memory_query(ctx->device, NULL, &stats));
+    const fy_memory_stats_t stats = ts_memory(ctx->device, NULL);
     assert_true(stats.pending >= 4000);
     atomic_fetch_add(&stream->submitted, 2);
     fy_scope_end(scope, 0, NULL);
@@ -126,10 +117,9 @@ TS_DEVICE_TEST(bytes_stay_busy_until_a_wrapped_queue_is_empty)
  * report that. */
 TS_DEVICE_TEST(a_request_on_a_wrapped_queue_has_its_own_status)
 {
-    fy_stream_t *stream;
     fy_ticket_t ticket;
     if (ctx->is_host) skip();
-    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    fy_stream_t *stream = ts_stream(ctx->device);
     ts_ok(fy_stream_set_current(stream));
     slow(ctx->device);
     ts_ok(fy_stream_record(stream, &ticket));

@@ -70,14 +70,13 @@ TS_TEST(a_block_serves_its_own_kind)
 {
     fy__thread_t *thread = fy__thread();
     (void)fy__cache_flush(thread);
-    fy_memory_stats_t before = FY_MEMORY_STATS_INIT, after = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query(fy_device_host(), NULL, &before));
+    const fy_memory_stats_t before = ts_memory(fy_device_host(), NULL);
     fy__storage_t *a = make(thread, LARGE), *b;
     fy__storage_release(thread, a);
     ts_ok(fy__storage_create_scratch(thread, fy_device_host(), LARGE, NULL, FY_CATEGORY_WORKSPACE,
                                      &b));
     assert_ptr_not_equal(a, b);
-    ts_ok(fy_memory_query(fy_device_host(), NULL, &after));
+    fy_memory_stats_t after = ts_memory(fy_device_host(), NULL);
     assert_int_equal(after.live, before.live + LARGE);
     for (int i = 0; i < FY_CATEGORY_COUNT; i++)
         assert_int_equal(after.by_category[i],
@@ -91,7 +90,7 @@ TS_TEST(a_block_serves_its_own_kind)
     fy__storage_t *d = make(thread, LARGE);
     assert_ptr_equal(d, a);
     fy__storage_release(thread, d);
-    ts_ok(fy_memory_query(fy_device_host(), NULL, &after));
+    after = ts_memory(fy_device_host(), NULL);
     assert_memory_equal(after.by_category, before.by_category, sizeof after.by_category);
     (void)fy__cache_flush(thread);
 }
@@ -122,13 +121,11 @@ TS_TEST(page_locked_and_wrapped_bytes_are_not_kept)
     ts_ok(fy__storage_wrap(thread, fy_device_host(), mine, sizeof mine, NULL, NULL, &wrapped));
     fy__storage_release(thread, wrapped);
     assert_int_equal(kept_nbytes(), 0);
-    fy_device_t *device;
-    ts_ok(fy_device_open("sim:0", &device));
+    fy_device_t *device = ts_open("sim:0");
     fy__storage_t *pinned = make(thread, LARGE);
     ts_ok(fy__storage_pin(thread, pinned, device));
     fy__storage_release(thread, pinned);
     assert_int_equal(kept_nbytes(), 0);
-    fy_device_close(device);
 }
 
 /* ---- other threads ---- */
@@ -157,13 +154,11 @@ TS_TEST(a_thread_takes_blocks_that_others_cache)
     fy__thread_t *thread = fy__thread();
     (void)fy__cache_flush(thread);
     other_t other;
-    pthread_t id;
     pthread_barrier_init(&other.barrier, NULL, 2);
-    assert_int_equal(pthread_create(&id, NULL, keep_one, &other), 0);
+    const pthread_t id = ts_thread(keep_one, &other);
     pthread_barrier_wait(&other.barrier);
     assert_true(kept_nbytes() >= LARGE);
-    fy_memory_stats_t before = FY_MEMORY_STATS_INIT, after = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query(fy_device_host(), NULL, &before));
+    const fy_memory_stats_t before = ts_memory(fy_device_host(), NULL);
     fy__storage_t *huge =
         /* no cached block serves it, so the cache is flushed before the pool grows */
         make(thread, before.reserved + LARGE);
@@ -173,7 +168,7 @@ TS_TEST(a_thread_takes_blocks_that_others_cache)
     pthread_join(id, NULL);
     assert_int_equal(kept_nbytes(), 0); /* a thread that ends keeps no large blocks */
     pthread_barrier_destroy(&other.barrier);
-    ts_ok(fy_memory_query(fy_device_host(), NULL, &after));
+    const fy_memory_stats_t after = ts_memory(fy_device_host(), NULL);
     assert_int_equal(after.live, before.live);
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
@@ -204,14 +199,10 @@ static void *churn(void *user)
 
 TS_TEST(threads_take_cached_blocks_concurrently)
 {
-    pthread_t ids[CHURN_THREADS];
     uint64_t seeds[CHURN_THREADS];
     const uint64_t live = ts_live(fy_device_host());
-    for (uint64_t i = 0; i < CHURN_THREADS; i++) {
-        seeds[i] = i * 77 + 1;
-        assert_int_equal(pthread_create(&ids[i], NULL, churn, &seeds[i]), 0);
-    }
-    for (int i = 0; i < CHURN_THREADS; i++) pthread_join(ids[i], NULL);
+    for (uint64_t i = 0; i < CHURN_THREADS; i++) seeds[i] = i * 77 + 1;
+    ts_on_threads(CHURN_THREADS, churn, seeds, sizeof *seeds);
     assert_int_equal(ts_live(fy_device_host()), live);
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
@@ -234,8 +225,7 @@ static void *keep_what_others_take(void *done)
 TS_TEST(blocks_are_evicted_while_others_take_them)
 {
     _Atomic bool done = false;
-    pthread_t id;
-    assert_int_equal(pthread_create(&id, NULL, keep_what_others_take, &done), 0);
+    const pthread_t id = ts_thread(keep_what_others_take, &done);
     while (!atomic_load(&done)) (void)fy__cache_flush(fy__thread());
     pthread_join(id, NULL);
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
@@ -244,8 +234,7 @@ TS_TEST(blocks_are_evicted_while_others_take_them)
 /* A loop with constant shapes makes no backend call. */
 TS_TEST(a_steady_step_calls_no_backend)
 {
-    fy_device_t *devices[2] = { fy_device_host() };
-    ts_ok(fy_device_open("sim:0", &devices[1]));
+    fy_device_t *devices[2] = { fy_device_host(), ts_open("sim:0") };
     static const int64_t sizes[] = { 64, 4096, 100000, 1 << 20, 5 << 20 };
     for (int d = 0; d < 2; d++) {
         fy_memory_stats_t warm = FY_MEMORY_STATS_INIT, stats = FY_MEMORY_STATS_INIT;
@@ -260,5 +249,4 @@ TS_TEST(a_steady_step_calls_no_backend)
         assert_int_equal(stats.device_allocs, warm.device_allocs);
         assert_int_equal(stats.reserved, warm.reserved);
     }
-    fy_device_close(devices[1]);
 }

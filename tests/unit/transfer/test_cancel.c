@@ -3,7 +3,7 @@
  * one that cannot run. Cancelling alone: test_queue.c. */
 #include <unistd.h>
 
-#include "runtime/device/device.h"
+#include "tests/support/failing.h"
 #include "tests/unit/transfer/engine.h"
 
 /* An earlier upload of all bytes clears its destination's poison, but not the poison of a later
@@ -11,17 +11,15 @@
 TS_TEST(an_earlier_upload_does_not_clear_later_poison)
 {
     open_spec("sim:9?window=256KiB");
-    fy_tensor_t *filler = on_device(), *x = on_device(), *y, *back;
-    fy_download_t *download;
+    fy_tensor_t *filler = on_device(), *x = on_device(), *y;
     (void)borrow_into(filler, pinned(0), 0);
     (void)borrow_into(x, pinned(0), 0);
     ts_ok(fy_ticket_cancel(borrow_into(x, pinned(0), 0)));
     ts_ok(fy_neg(x, &y)); /* makes Ferry submit the earlier upload */
-    ts_ok(fy_tensor_download(y, NULL, &download));
-    ts_fails(fy_download_wait(download, FY_FOREVER, &back), CANCELLED);
+    ts_download_fails(y, CANCELLED);
     (void)borrow_into(x, pinned(0), 0); /* the whole tensor, and later */
     ts_ok(fy_neg(x, &y));
-    back = ts_download(y);
+    (void)ts_download(y);
 }
 
 /* The source belongs to the host again with the ticket, however long the requests before the upload
@@ -29,10 +27,9 @@ TS_TEST(an_earlier_upload_does_not_clear_later_poison)
 TS_TEST(the_source_of_a_cancelled_upload_is_free)
 {
     open_spec("sim:9?window=256KiB");
-    fy_tensor_t *filler = on_device(), *x = on_device(), *own = pinned(0), *shared = pinned(0),
-                *big, *product;
     void *data;
-    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &big));
+    fy_tensor_t *filler = on_device(), *x = on_device(), *own = pinned(0), *shared = pinned(0),
+                *big = ts_full(g_device, FY_DIMS(512, 512), 1), *product;
     for (int i = 0; i < 40; i++) {
         ts_ok(fy_matmul(big, big, &product));
         fy_tensor_destroy(product);
@@ -50,7 +47,6 @@ TS_TEST(the_source_of_a_cancelled_upload_is_free)
     ts_ok(fy_tensor_map(shared, FY_ACCESS_WRITE, &data));
 }
 
-/* The timeout covers the whole wait, not each queued transfer. */
 /* A cancelled ticket is reported at once, even if its place in the order is not reached yet. */
 TS_TEST(a_cancelled_ticket_needs_no_wait)
 {
@@ -64,16 +60,16 @@ TS_TEST(a_cancelled_ticket_needs_no_wait)
     ts_fails(fy_ticket_wait(ticket, 0), CANCELLED);
 }
 
+/* The timeout covers the whole wait, not each queued transfer. */
 TS_TEST(a_wait_for_a_queue_keeps_its_timeout)
 {
-    fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *x = on_device();
     fy_ticket_t last = { 0, 0 };
     for (int i = 0; i < 64; i++) last = borrow_into(x, pinned(0), 0);
-    ts_ok(fy_device_clock_query(g_device, &before));
+    const fy_device_clock_t before = ts_clock_now(g_device);
     ts_fails(fy_device_wait(g_device, 100000), TIMEOUT); /* one takes about 10 us */
-    ts_ok(fy_device_clock_query(g_device, &after));
+    const fy_device_clock_t after = ts_clock_now(g_device);
     assert_true(after.now_ns - before.now_ns < 150000);
     assert_int_equal(fy_ticket_poll(last), FY_POLL_PENDING);
     ts_ok(fy_device_wait(g_device, FY_FOREVER));
@@ -91,7 +87,7 @@ TS_TEST(a_done_ticket_outlives_its_lost_device)
     while (calls++ < 100 && fy_neg(x, &y) == FY_STATUS_OK) {}
     assert_true(calls < 100);
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
-    (void)tear_down(state);
+    ts_close();
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
 }
@@ -114,17 +110,12 @@ TS_TEST(a_job_that_cannot_keep_its_place_fails_its_waiters)
     ts_ok(fy_fill(x, 1));
     (void)borrow_into(filler, pinned(0), 0);
     const fy_ticket_t first = borrow_into(x, pinned(0), 0), second = borrow_into(x, pinned(0), 0);
-    const fy_backend_t *whole = g_device->backend;
-    fy_backend_t broken = *whole;
-    broken.event_wait = waits_no_more;
-    g_device->backend = &broken;
+    ts_replace_backend(g_device)->event_wait = waits_no_more;
     alarm(240);
     ts_fails(fy_device_wait(g_device, FY_FOREVER), OUT_OF_MEMORY);
-    g_device->backend = whole;
+    ts_heal(g_device);
     ts_fails(fy_ticket_wait(first, FY_FOREVER), OUT_OF_MEMORY);
     ts_ok(fy_ticket_wait(second, FY_FOREVER));
     if (fy_device_wait(g_device, FY_FOREVER) != FY_STATUS_OK) fy_error_get(); /* takes the fault */
     alarm(0);
 }
-
-TS_SUITE(.tear_down = tear_down);

@@ -4,14 +4,6 @@
 
 static fy_device_t *g_device;
 
-static int tear_down(void **state)
-{
-    (void)state;
-    fy_device_close(g_device);
-    g_device = NULL;
-    return 0;
-}
-
 static uint64_t model_ns(void)
 {
     const fy_device_clock_t clock = ts_clock(g_device);
@@ -34,8 +26,7 @@ static void make(fy_tensor_t **host, fy_tensor_t **device)
 TS_TEST(packed_transfers_take_one_copy_and_an_eighth_of_the_time)
 {
     fy_tensor_t *host[N], *device[N];
-    fy_scope_t scope = fy_scope_begin("coalesce");
-    ts_ok(fy_device_open("sim:0?profile=h200", &g_device));
+    g_device = ts_open("sim:0?profile=h200");
     make(host, device);
     /* creates the ring and the scratch memory */
     ts_ok(fy_tensor_upload_many_into(N, device, host, NULL, NULL));
@@ -80,7 +71,6 @@ TS_TEST(packed_transfers_take_one_copy_and_an_eighth_of_the_time)
     print_message("down: %llu ns in a loop, %llu ns packed (model)\n",
                   (unsigned long long)down_loop_ns, (unsigned long long)down_many_ns);
     assert_true(down_many_ns * 8 <= down_loop_ns);
-    fy_scope_end(scope, 0, NULL);
 }
 
 /* Packing needs two or more transfers: a single one runs as in fy_tensor_upload and
@@ -88,8 +78,7 @@ TS_TEST(packed_transfers_take_one_copy_and_an_eighth_of_the_time)
 TS_TEST(a_single_transfer_is_not_packed)
 {
     fy_tensor_t *host[N], *device[N], *got;
-    fy_scope_t scope = fy_scope_begin("alone");
-    ts_ok(fy_device_open("sim:0", &g_device));
+    g_device = ts_open("sim:0");
     make(host, device);
     for (int count = 1; count <= 2; count++) {
         fy_download_t *downloads[2];
@@ -106,7 +95,6 @@ TS_TEST(a_single_transfer_is_not_packed)
                              before.download.by_path[FY_PATH_COALESCED],
                          npacked);
     }
-    fy_scope_end(scope, 0, NULL);
 }
 
 /* Slots of 4 KiB: a tensor that does not fit is copied alone, the rest in many copies; the bytes
@@ -115,8 +103,7 @@ TS_TEST(a_small_ring)
 {
     fy_tensor_t *host[64], *device[64];
     unsigned char bytes[5000], back[5000];
-    fy_scope_t scope = fy_scope_begin("small ring");
-    ts_ok(fy_device_open("sim:0?pinned=64KiB", &g_device));
+    g_device = ts_open("sim:0?pinned=64KiB");
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * 7 + i / 256);
     for (int i = 0; i < 64; i++)
         ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(i * 75 + 1), bytes + i, NULL,
@@ -133,7 +120,4 @@ TS_TEST(a_small_ring)
         ts_read(device[i], back, (size_t)(i * 75 + 1));
         assert_memory_equal(back, bytes + i, (size_t)(i * 75 + 1));
     }
-    fy_scope_end(scope, 0, NULL);
 }
-
-TS_SUITE(.tear_down = tear_down);

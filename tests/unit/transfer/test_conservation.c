@@ -9,14 +9,9 @@
 
 static void transfer(const char *spec)
 {
-    fy_device_t *device;
-    ts_ok(fy_device_open(spec, &device));
-    fy_scope_t scope = fy_scope_begin("transfer");
     const float values[4] = { 1, 2, 3, 4 };
-    fy_tensor_t *x = ts_f32(device, FY_DIMS(4), values);
-    ts_expect_f32(x, values, 4);
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
+    ts_expect_f32(ts_f32(ts_open(spec), FY_DIMS(4), values), values, 4);
+    ts_close();
 }
 
 TS_TEST(the_check_holds_in_every_order)
@@ -34,18 +29,15 @@ TS_TEST(the_check_holds_in_every_order)
 TS_TEST(dropped_copies_count)
 {
     ts_conservation_t before;
-    fy_device_t *device;
     fy_tensor_t *x;
     ts_conservation_begin(&before);
-    ts_ok(fy_device_open("sim:0?order=lazy&faults=lost@4", &device));
-    fy_scope_t scope = fy_scope_begin("lost");
+    fy_device_t *device = ts_open("sim:0?order=lazy&faults=lost@4");
     fy_status_t status = FY_STATUS_OK;
     fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1 });
     for (int i = 0; i < 8 && status == FY_STATUS_OK; i++)
         status = fy_tensor_upload(host, device, NULL, &x);
     assert_int_equal(status, FY_STATUS_DEVICE_LOST);
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
+    ts_close();
     assert_true(ts_conservation_end(&before, "lost"));
 }
 

@@ -10,13 +10,7 @@ static char path[] = "/tmp/test_ledger.XXXXXX";
 static char *written(fy_ledger_format_t format)
 {
     ts_ok(fy_ledger_write(path, format));
-    FILE *file = fopen(path, "r");
-    char *text = calloc(1, 1 << 20);
-    assert_non_null(file);
-    assert_non_null(text);
-    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
-    fclose(file);
-    return text;
+    return ts_text_of(path);
 }
 
 /* Returns the line that begins with `head`, without its end; changes the text. */
@@ -131,11 +125,9 @@ TS_DEVICE_TEST(unwritable_paths_are_refused)
 
 TS_DEVICE_TEST(guards_refuse_collectives)
 {
-    fy_guard_options_t options = FY_GUARD_OPTIONS_INIT;
     const uint64_t before = ts_ledger("test/guarded").collective.nbytes;
     fy_scope_t scope = fy_scope_begin("guarded");
-    options.collective_nbytes = 150;
-    ts_ok(fy_scope_guard(&options));
+    ts_guard(collective_nbytes, 150);
     ts_ok(fy_ledger_collective("broadcast", 100));
     ts_fails(fy_ledger_collective("broadcast", 51), REFUSED_BY_GUARD);
     /* with 100 these are 0 and 99 bytes in 64 bits */
@@ -147,8 +139,7 @@ TS_DEVICE_TEST(guards_refuse_collectives)
     ts_fails(fy_ledger_collective(NULL, 0), INVALID_ARGUMENT);
     fy_scope_end(scope, 0, NULL);
     scope = fy_scope_begin("light");
-    options = (fy_guard_options_t)FY_GUARD_LIGHT_ONLY;
-    ts_ok(fy_scope_guard(&options));
+    ts_ok(fy_scope_guard(&(fy_guard_options_t)FY_GUARD_LIGHT_ONLY));
     ts_fails(fy_ledger_collective("broadcast", 1), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_budget_set("collective=1KiB/step"));
@@ -163,9 +154,8 @@ TS_DEVICE_TEST(guards_refuse_collectives)
 static int begin(void **state)
 {
     (void)state;
-    const int fd = mkstemp(path);
-    if (fd < 0) return -1;
-    return close(fd);
+    ts_make_file(path);
+    return 0;
 }
 
 static int end(void **state)

@@ -59,11 +59,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 
 /* ---- processes ---- */
 
-/* In a child: ends it with the number of the line. */
-#define CHECK(condition)                             \
-    do {                                             \
-        if (!(condition)) _exit(__LINE__ % 255 + 1); \
-    } while (0)
+#define CHECK TS_CHILD_CHECK
 
 static void page_path(pid_t pid, char path[64])
 {
@@ -80,10 +76,7 @@ static bool has_page(pid_t pid)
 /* Runs `body` in a process with FERRY_WATCH=`value`, which exits with 0; returns its number. */
 static pid_t run(const char *value, void (*body)(void))
 {
-    int status;
-    fflush(NULL);
-    const pid_t child = fork();
-    assert_true(child >= 0);
+    const pid_t child = ts_fork();
     if (child == 0) {
         char path[64];
         page_path(getpid(), path);
@@ -92,10 +85,7 @@ static pid_t run(const char *value, void (*body)(void))
         body();
         exit(0);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status))
-        fail_msg("the process ended with status %#x: line %d modulo 255", (unsigned)status,
-                 WEXITSTATUS(status) - 1);
+    ts_child_ends(child);
     return child;
 }
 

@@ -5,6 +5,7 @@
  * tests/conformance/test_queue.c. */
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
+#include "tests/support/failing.h"
 #include "tests/unit/transfer/engine.h"
 
 static fy__job_view_t view_of(fy_ticket_t ticket)
@@ -185,10 +186,9 @@ TS_TEST(a_long_chain_is_submitted_in_order)
 {
     enum { LONG = 900 };
     open_spec("sim:9?window=1KiB&numerics=off");
-    fy_tensor_t *src, *x, *y;
     fy_ticket_t tickets[LONG];
-    ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_F32, FY_DIMS(256), &src));
-    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F32, FY_DIMS(256), &x));
+    fy_tensor_t *src = ts_pinned(g_device, 256),
+                *x = ts_empty(g_device, FY_DTYPE_F32, FY_DIMS(256)), *y;
     for (int i = 0; i < LONG; i++) tickets[i] = borrow_into(x, src, i);
     ts_ok(fy_neg(x, &y));
     fy__point_t last = 0;
@@ -206,7 +206,6 @@ TS_TEST(converted_and_strided_transfers_are_queued_too)
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(1.5), *filler = on_device(), *half, *wide, *rows, *turned, *square,
                 *host;
-    fy_download_t *download, *first;
     ts_ok(fy_tensor_create(g_device, FY_DTYPE_F16, FY_DIMS(N), &half));
     (void)borrow_into(filler, src, 0);
     const fy_ticket_t ticket = standing_upload(half, src);
@@ -215,8 +214,7 @@ TS_TEST(converted_and_strided_transfers_are_queued_too)
     expect_first(wide, 1.5);
     rows = ts_iota(g_device, FY_DIMS(2, N / 2), 0);
     ts_ok(fy_transpose(rows, NULL, &turned));
-    ts_ok(fy_tensor_download(filler, NULL, &first));
-    ts_ok(fy_tensor_download(turned, NULL, &download));
+    fy_download_t *first = ts_submit_download(filler), *download = ts_submit_download(turned);
     assert_true(stands(fy_download_ticket(download)));
     ts_ok(fy_fill(rows, 9)); /* the download gets the earlier bytes */
     ts_ok(fy_download_wait(download, FY_FOREVER, &host));
@@ -232,15 +230,14 @@ TS_TEST(converted_and_strided_transfers_are_queued_too)
 
 static uint64_t live_pinned(void)
 {
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query_pinned(g_device, &stats));
+    const fy_memory_stats_t stats = ts_memory_pinned(g_device);
     return stats.live;
 }
 
 TS_TEST(a_cancelled_upload_poisons_its_target)
 {
     open_spec("sim:9?window=256KiB");
-    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *y, *back;
+    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *y;
     ts_ok(fy_fill(x, 1));
     const fy_ticket_t first = borrow_into(filler, src, 0);
     const uint64_t live = ts_live(g_device), pinned_live = live_pinned();
@@ -259,10 +256,8 @@ TS_TEST(a_cancelled_upload_poisons_its_target)
     ts_fails(fy_ticket_cancel(ticket), BUSY); /* a second cancel is refused */
     ts_fails(fy_ticket_cancel(first), BUSY);
     ts_fails(fy_ticket_cancel((fy_ticket_t){ 77777, 1 }), INVALID_ARGUMENT);
-    fy_download_t *download;
     ts_ok(fy_neg(x, &y));
-    ts_ok(fy_tensor_download(y, NULL, &download));
-    ts_fails(fy_download_wait(download, FY_FOREVER, &back), CANCELLED);
+    ts_download_fails(y, CANCELLED);
     ts_ok(fy_device_wait(g_device, FY_FOREVER)); /* cancelled on request: no fault */
     ts_ok(fy_fill(x, 3));                        /* a complete overwrite clears the poison */
     expect_first(x, 3);
@@ -277,8 +272,7 @@ TS_TEST(a_cancelled_job_keeps_the_order)
     open_spec("sim:9?window=256KiB&numerics=off");
     fy_tensor_t *src = pinned(4), *filler = on_device(), *other = on_device(), *a, *b;
     ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(N), 1, &a));
-    fy_tensor_t *big;
-    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(4096, 4096), 1, &big));
+    fy_tensor_t *big = ts_full(g_device, FY_DIMS(4096, 4096), 1);
     for (int i = 0; i < 5; i++) ts_ok(fy_matmul(big, big, &b)); /* keeps the compute stream busy */
     ts_ok(fy_axpy(a, 2, other));                                /* the last writer of a */
     const fy__point_t writer = atomic_load(&a->storage->hazard.writer);
@@ -297,11 +291,10 @@ TS_TEST(a_cancelled_job_keeps_the_order)
     const fy__point_t fill = atomic_load(&a->storage->hazard.writer);
     ts_ok(fy__point_wait(fill, FY_FOREVER, FY__WAIT_NONE));
     assert_true(fy__point_reached(writer));
-    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    ts_ok(fy_device_clock_query(g_device, &clock));
+    fy_device_clock_t clock = ts_clock_now(g_device);
     const uint64_t now_ns = clock.now_ns;
     ts_ok(fy__point_wait(writer, FY_FOREVER, FY__WAIT_NONE));
-    ts_ok(fy_device_clock_query(g_device, &clock));
+    clock = ts_clock_now(g_device);
     assert_true(clock.now_ns - now_ns < 10000); /* it was done already */
 }
 
@@ -309,9 +302,8 @@ TS_TEST(a_cancelled_download)
 {
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *x = on_device(), *host;
-    fy_download_t *first, *second, *third;
     ts_ok(fy_fill(x, 1));
-    ts_ok(fy_tensor_download(x, NULL, &first));
+    fy_download_t *first = ts_submit_download(x), *second, *third;
     const uint64_t pinned_live = live_pinned();
     const fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_tensor_download(x, NULL, &second));
@@ -337,10 +329,9 @@ TS_TEST(a_cancelled_download)
 TS_TEST(a_failed_ticket_stays_failed_when_its_slot_is_reused)
 {
     open_spec("sim:9?window=1KiB&numerics=off");
-    fy_tensor_t *src, *x, *y;
-    ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_F32, FY_DIMS(256), &src));
-    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F32, FY_DIMS(256), &x));
-    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F32, FY_DIMS(256), &y));
+    fy_tensor_t *src = ts_pinned(g_device, 256),
+                *x = ts_empty(g_device, FY_DTYPE_F32, FY_DIMS(256)),
+                *y = ts_empty(g_device, FY_DTYPE_F32, FY_DIMS(256));
     (void)borrow_into(x, src, 0);
     (void)borrow_into(x, src, 0);
     const fy_ticket_t good = borrow_into(x, src, -5), bad = borrow_into(y, src, -5);
@@ -354,42 +345,22 @@ TS_TEST(a_failed_ticket_stays_failed_when_its_slot_is_reused)
 
 /* ---- failing ---- */
 
-static int g_fail_copies;
-static fy_status_t (*g_copy)(void *dev, void *stream, const fy_copy_t *copy);
-static fy_status_t no_copy(void *dev, void *stream, const fy_copy_t *copy)
-{
-    if (!g_fail_copies) return g_copy(dev, stream, copy);
-    g_fail_copies--;
-    return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "made to fail");
-}
-
 TS_TEST(a_queued_copy_that_fails_when_submitted)
 {
     open_spec("sim:9?window=256KiB");
-    const fy_backend_t *real = g_device->backend;
-    fy_backend_t backend = *real;
-    g_copy = real->copy;
-    backend.copy = no_copy;
-    g_device->backend = &backend;
-    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *z = on_device(), *y,
-                *back;
+    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *z = on_device(), *y;
     const uint64_t pinned_live = live_pinned();
     (void)borrow_into(filler, src, 0);
     const fy_ticket_t ticket = standing_upload(x, src), fine = standing_upload(z, src);
-    g_fail_copies = 1;
+    ts_fail_after(g_device, 0, 9);
     ts_ok(fy_neg(x, &y)); /* ordered behind it: submitted all the same, and poisoned */
-    g_device->backend = real;
+    ts_heal(g_device);
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
     ts_fails_with(fy_ticket_wait(ticket, FY_FOREVER), INTERNAL, "made to fail");
     ts_ok(fy_ticket_wait(fine, FY_FOREVER));
     expect_first(z, 4);
-    fy_download_t *download;
-    ts_ok(fy_tensor_download(y, NULL, &download));
-    ts_fails_with(fy_download_wait(download, FY_FOREVER, &back), INTERNAL, "made to fail");
-    fy_download_destroy(download);
-    ts_ok(fy_tensor_download(x, NULL, &download));
-    ts_fails(fy_download_wait(download, FY_FOREVER, &back), INTERNAL);
-    fy_download_destroy(download);
+    ts_download_fails(y, INTERNAL, "made to fail");
+    ts_download_fails(x, INTERNAL);
     ts_fails(fy_device_wait(g_device, FY_FOREVER), INTERNAL); /* a new fault, reported once */
     ts_ok(fy_device_wait(g_device, FY_FOREVER));
     assert_int_equal(live_pinned(), pinned_live);
@@ -407,7 +378,7 @@ TS_TEST(copies_that_fail_while_they_run)
     /* borrowed and submitted at once; borrowed and queued; through the ring */
     for (int how = 0; how < 3; how++) {
         open_spec(specs[how]);
-        fy_tensor_t *src = pinned(4), *host, *x = on_device(), *y, *back;
+        fy_tensor_t *src = pinned(4), *host, *x = on_device(), *y;
         fy_ticket_t ticket;
         float *values = calloc(N, sizeof *values);
         ts_ok(
@@ -422,40 +393,27 @@ TS_TEST(copies_that_fail_while_they_run)
         }
         ts_ok(fy_neg(x, &y));
         if (how != 2) ts_fails(fy_ticket_wait(ticket, FY_FOREVER), IO);
-        fy_download_t *download;
-        ts_ok(fy_tensor_download(y, NULL, &download));
-        ts_fails_with(fy_download_wait(download, FY_FOREVER, &back), IO, "upload");
+        ts_download_fails(y, IO, "upload");
         ts_fails(fy_device_wait(g_device, FY_FOREVER), IO);
         ts_ok(fy_device_wait(g_device, FY_FOREVER));
         (void)borrow_into(x, src, 0);
         expect_first(x, 4);
         free(values);
-        (void)tear_down(NULL);
+        ts_close();
     }
-}
-
-static fy_status_t lost(void *dev, void *event, int *out_done)
-{
-    (void)dev, (void)event;
-    *out_done = 0;
-    return fy_error_set(FY_STATUS_DEVICE_LOST, __FILE__, __LINE__, "made to be lost");
 }
 
 TS_TEST(a_lost_device_fails_queued_jobs)
 {
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *host;
-    fy_download_t *first, *second;
-    ts_ok(fy_tensor_download(filler, NULL, &first));
+    fy_download_t *first = ts_submit_download(filler), *second;
     const fy_ticket_t flying = borrow_into(filler, src, 0);
     const fy_ticket_t ticket = standing_upload(x, src);
     ts_ok(fy_tensor_download(x, NULL, &second));
-    const fy_backend_t *real = g_device->backend;
-    fy_backend_t backend = *real;
-    backend.event_query = lost;
-    g_device->backend = &backend;
+    ts_lose(g_device);
     while (!fy__device_is_lost(g_device)) (void)fy_ticket_poll(flying);
-    g_device->backend = real;
+    ts_heal(g_device);
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), DEVICE_LOST);
     ts_fails(fy_download_wait(second, FY_FOREVER, &host), DEVICE_LOST);
@@ -480,7 +438,7 @@ TS_TEST(a_device_closed_with_jobs)
         tickets[i] = borrow_into(x, src, 0);
         fy_tensor_destroy(x);
     }
-    (void)tear_down(NULL);
+    ts_close();
     for (int i = 0; i < 8; i++) assert_int_equal(fy_ticket_poll(tickets[i]), FY_POLL_DONE);
     const fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, 8 * (uint64_t)NBYTES);
@@ -498,8 +456,8 @@ TS_TEST(wire_bytes_count_in_the_callers_scope)
     scope = fy_scope_begin("waiter");
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     fy_scope_end(scope, 0, NULL);
-    assert_int_equal(ts_ledger("queue/asker").upload.wire_nbytes, NBYTES);
-    assert_int_equal(ts_ledger("queue/waiter").upload.wire_nbytes, 0);
+    assert_int_equal(ts_ledger("test/asker").upload.wire_nbytes, NBYTES);
+    assert_int_equal(ts_ledger("test/waiter").upload.wire_nbytes, 0);
 }
 
 TS_TEST(invalid_bounds_are_refused)
@@ -509,5 +467,3 @@ TS_TEST(invalid_bounds_are_refused)
     ts_fails(fy_device_open("sim:9?queue=wide", &g_device), INVALID_ARGUMENT);
     assert_null(g_device);
 }
-
-TS_SUITE(.tear_down = tear_down);

@@ -8,23 +8,6 @@
 
 static fy_device_t *g_device;
 
-static void open_spec(const char *spec) { ts_ok(fy_device_open(spec, &g_device)); }
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fy_device_close(g_device);
-    g_device = NULL;
-    return 0;
-}
-
-static fy_memory_stats_t pinned(void)
-{
-    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    ts_ok(fy_memory_query_pinned(g_device, &stats));
-    return stats;
-}
-
 static void every_length(void)
 {
     enum { MOST = 5000001 };
@@ -35,11 +18,10 @@ static void every_length(void)
     static const int64_t lengths[] = { 1,       4095,          4096,    4097, 65536, (1 << 20) - 1,
                                        1 << 20, (1 << 20) + 1, 4 << 20, MOST };
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        fy_tensor_t *x, *part;
         fy__point_t point = 0;
         uint64_t blocked = 0;
         fy__taint_t taint = { 0, 0, 0 };
-        ts_ok(fy_tensor_create(g_device, FY_DTYPE_U8, 1, &lengths[i], &x));
+        fy_tensor_t *x = ts_empty(g_device, FY_DTYPE_U8, 1, &lengths[i]), *part;
         ts_ok(fy__ring_upload(g_device, x->data, bytes, (uint64_t)lengths[i], &point, &blocked,
                               &taint));
         assert_true(point != 0);
@@ -60,20 +42,20 @@ static void every_length(void)
 
 TS_TEST(bytes_of_every_length_arrive)
 {
-    open_spec("sim:9");
+    g_device = ts_open("sim:9");
     every_length();
 }
 
 TS_TEST(the_ring_keeps_to_its_share)
 {
-    open_spec("sim:9?pinned=2MiB");
-    uint64_t before = pinned().live;
+    g_device = ts_open("sim:9?pinned=2MiB");
+    uint64_t before = ts_memory_pinned(g_device).live;
     fy_tensor_t *x = ts_iota(g_device, FY_DIMS(1000), 0);
     fy_tensor_destroy(x);
     assert_true(g_device->ring != NULL);
-    assert_true(pinned().live - before <= 1 << 19); /* a quarter */
-    every_length();                                 /* small slots, the same bytes */
-    assert_true(pinned().peak_reserved <= 2 << 20);
+    assert_true(ts_memory_pinned(g_device).live - before <= 1 << 19); /* a quarter */
+    every_length(); /* small slots, the same bytes */
+    assert_true(ts_memory_pinned(g_device).peak_reserved <= 2 << 20);
 }
 
 TS_TEST(options)
@@ -99,7 +81,7 @@ TS_TEST(options)
 
 TS_TEST(conversions_do_not_count_as_light_requests)
 {
-    open_spec("sim:9");
+    g_device = ts_open("sim:9");
     fy_tensor_t *x = ts_iota(g_device, FY_DIMS(3, 4), 0), *turned, *half;
     ts_ok(fy_transpose(x, NULL, &turned));
     ts_ok(fy_tensor_create(g_device, FY_DTYPE_F16, FY_DIMS(4, 3), &half));
@@ -115,10 +97,4 @@ TS_TEST(conversions_do_not_count_as_light_requests)
     fy_tensor_t *wide;
     ts_ok(fy_cast(half, FY_DTYPE_F32, &wide));
     ts_expect_f32(wide, (float[]){ 0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11 }, 12);
-    fy_tensor_destroy(wide);
-    fy_tensor_destroy(half);
-    fy_tensor_destroy(turned);
-    fy_tensor_destroy(x);
 }
-
-TS_SUITE(.tear_down = tear_down);

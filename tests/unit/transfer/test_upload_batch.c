@@ -2,14 +2,12 @@
  * uploads are batched, which bytes cross, and the state after a failure.
  * The device is the simulator's with one more slot, which runs a batch backwards: copies of a batch
  * have no order. */
-#include "runtime/device/device.h"
 #include "runtime/tensor/storage.h"
+#include "tests/support/failing.h"
 #include "tests/unit/transfer/engine.h"
 
 enum { MANY = 150 };
 
-static fy_backend_t backend; /* the device's backend with copy_many added */
-static const fy_backend_t *real;
 /* fail_after: this number of copies of the next batch run, then it fails; SIZE_MAX: none fails */
 static size_t batches[32], nbatches, fail_after;
 
@@ -20,7 +18,7 @@ static fy_status_t backwards(void *dev, void *stream, size_t count, const fy_cop
         if (count - 1 - i == fail_after)
             return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__,
                                 "the batch was made to fail");
-        assert_int_equal(real->copy(dev, stream, &copies[i]), FY_STATUS_OK);
+        assert_int_equal(ts__real->copy(dev, stream, &copies[i]), FY_STATUS_OK);
     }
     return FY_STATUS_OK;
 }
@@ -28,21 +26,19 @@ static fy_status_t backwards(void *dev, void *stream, size_t count, const fy_cop
 static void open_batching(const char *spec)
 {
     open_spec(spec);
-    real = g_device->backend;
-    backend = *real;
-    backend.copy_many = backwards;
-    g_device->backend = &backend;
+    ts_replace_backend(g_device)->copy_many = backwards;
     nbatches = 0;
     fail_after = SIZE_MAX;
 }
 
-static int tear_down_batching(void **state)
+static int tear_down(void **state)
 {
-    if (g_device && real) {
-        ts_ok(fy_device_wait(g_device, FY_FOREVER));
-        g_device->backend = real;
-    }
-    return tear_down(state);
+    (void)state;
+    if (g_device) ts_ok(fy_device_wait(g_device, FY_FOREVER));
+    if (g_device) ts_heal(g_device);
+    ts_close();
+    g_device = NULL;
+    return 0;
 }
 
 static fy_status_t upload_all(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src,
@@ -118,8 +114,7 @@ TS_TEST(a_failed_batch_poisons_its_tensors)
     open_batching("sim:0");
     fy_tensor_t *dst[3] = { on_device(), on_device(), on_device() },
                 *src[3] = { pinned(1), pinned(2), pinned(3) };
-    fy_tensor_t *beside = on_device(), *host;
-    fy_download_t *download;
+    fy_tensor_t *beside = on_device();
     fy_ticket_t ticket;
     (void)borrow_into(beside, src[0], 0);
     const fy_ledger_totals_t before = ts_ledger(NULL);
@@ -130,8 +125,7 @@ TS_TEST(a_failed_batch_poisons_its_tensors)
     assert_int_equal(after.upload.copies - before.upload.copies, 2);
     for (int i = 0; i < 3; i++) {
         assert_true(fy_tensor_ticket(dst[i]).stream != 0); /* a copy may be in flight */
-        ts_ok(fy_tensor_download(dst[i], NULL, &download));
-        ts_fails(fy_download_wait(download, FY_FOREVER, &host), INTERNAL);
+        ts_download_fails(dst[i], INTERNAL);
     }
     expect(beside, 1);
     fail_after = SIZE_MAX;
@@ -141,4 +135,4 @@ TS_TEST(a_failed_batch_poisons_its_tensors)
     expect(dst[2], 3);
 }
 
-TS_SUITE(.tear_down = tear_down_batching);
+TS_SUITE(.tear_down = tear_down);
