@@ -44,8 +44,7 @@ TS_DEVICE_TEST(downloads)
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0);
     fy_scope_t scope = fy_scope_begin("mute");
     ts_guard(download_nbytes, 16);
-    fy_download_t *first, *second = (fy_download_t *)&x;
-    ts_ok(fy_tensor_download(x, NULL, &first));
+    fy_download_t *second = (fy_download_t *)&x, *first = ts_submit_download(x);
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_fails_with(fy_tensor_download(x, NULL, &second), REFUSED_BY_GUARD, "mute");
     assert_null(second);
@@ -58,13 +57,11 @@ TS_DEVICE_TEST(downloads)
 TS_DEVICE_TEST(syncs)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *host = x;
-    fy_download_t *download, *one;
     fy_ticket_t done = { 0, 0 };
     double value = 3;
     fy_tensor_t *scalar;
     ts_ok(fy_sum(x, 0, NULL, 0, &scalar));
-    ts_ok(fy_tensor_download(scalar, NULL, &one));
-    ts_ok(fy_tensor_download(x, NULL, &download));
+    fy_download_t *one = ts_submit_download(scalar), *download = ts_submit_download(x);
     fy_scope_t scope = fy_scope_begin("async");
     ts_guard(syncs, 1);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
@@ -86,8 +83,7 @@ TS_DEVICE_TEST(memory)
 {
     fy_scope_t scope = fy_scope_begin("small");
     ts_guard(memory_nbytes, 10000);
-    fy_tensor_t *a, *b = (fy_tensor_t *)&a;
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &a));
+    fy_tensor_t *a = ts_bytes(ctx->device, 8000), *b = a;
     uint64_t live = ts_live(ctx->device);
     ts_fails_with(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &b), REFUSED_BY_GUARD,
                   "small");
@@ -108,8 +104,7 @@ TS_DEVICE_TEST(memory)
 
 TS_DEVICE_TEST(device_allocs)
 {
-    fy_tensor_t *warm, *again, *large = (fy_tensor_t *)&ctx;
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1000000), &warm));
+    fy_tensor_t *large = (fy_tensor_t *)&ctx, *warm = ts_bytes(ctx->device, 1000000), *again;
     fy_tensor_destroy(warm);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     fy_scope_t scope = fy_scope_begin("steady");
@@ -171,15 +166,11 @@ TS_DEVICE_TEST(only_tighter)
 TS_DEVICE_TEST(nested_guards_both_count)
 {
     fy_tensor_t *host = ts_host_f32(FY_DIMS(10), (float[10]){ 0 }), *x;
-    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
     fy_scope_t outer = fy_scope_begin("budget");
-    guard.upload_nbytes = 100;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(upload_nbytes, 100);
     for (int i = 0; i < 2; i++) {
         fy_scope_t inner = fy_scope_begin("step");
-        guard.upload_nbytes = 40;
-        fy_status_t status = fy_scope_guard(&guard);
-        ts_ok(status);
+        ts_guard(upload_nbytes, 40);
         /* 40 each: the step's limit counts from the moment it is set */
         ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x));
         ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &x), REFUSED_BY_GUARD, "step");
@@ -188,6 +179,17 @@ TS_DEVICE_TEST(nested_guards_both_count)
     /* 80 of the outer 100 are used */
     ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &x), REFUSED_BY_GUARD, "budget");
     fy_scope_end(outer, 0, NULL);
+}
+
+/* A second guard counts from the moment it is set, like the first. */
+TS_DEVICE_TEST(a_second_guard_counts_from_its_own_moment)
+{
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[]){ 1, 2, 3, 4 }), *up = NULL;
+    ts_guard(upload_nbytes, 64);
+    for (int i = 0; i < 2; i++) ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    ts_guard(upload_nbytes, 16);
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
 }
 
 TS_DEVICE_TEST(log_lets_pass)

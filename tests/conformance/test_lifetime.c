@@ -8,12 +8,7 @@
 
 enum { NBYTES = 4096 };
 
-static fy_tensor_t *make(ts_ctx_t *ctx)
-{
-    fy_tensor_t *tensor;
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(NBYTES), &tensor));
-    return tensor;
-}
+static fy_tensor_t *make(ts_ctx_t *ctx) { return ts_bytes(ctx->device, NBYTES); }
 
 TS_DEVICE_TEST(a_scope_destroys_its_tensors)
 {
@@ -55,6 +50,36 @@ TS_DEVICE_TEST(results_pass_to_the_enclosing_scope)
     ts_expect_f32(result, (float[]){ 7, 8 }, 2);
     fy_scope_end(outer, 0, NULL); /* which destroys it */
     assert_int_equal(ts_live(ctx->device), before);
+}
+
+/* A helper can return its argument. The argument stays in its scope, however far out that is. */
+TS_DEVICE_TEST(an_outer_tensor_stays_where_it_was)
+{
+    fy_tensor_t *outer = ts_full(ctx->device, FY_DIMS(4), 3);
+    fy_scope_t middle = fy_scope_begin("middle"), inner = fy_scope_begin("inner");
+    fy_scope_end(inner, 1, &outer);
+    fy_scope_end(middle, 0, NULL);
+    ts_expect_f32(outer, (float[]){ 3, 3, 3, 3 }, 4);
+}
+
+TS_DEVICE_TEST(results_pass_several_scopes_up)
+{
+    fy_scope_t outer = fy_scope_begin("outer");
+    fy_tensor_t *results[3] = { ts_full(ctx->device, FY_DIMS(2), 3), NULL, NULL };
+    (void)fy_scope_begin("inner, left open");
+    results[1] = results[2] = ts_full(ctx->device, FY_DIMS(2), 4); /* named twice: moved once */
+    fy_scope_end(outer, 3, results);
+    ts_expect_f32(results[0], (float[]){ 3, 3 }, 2);
+    ts_expect_f32(results[1], (float[]){ 4, 4 }, 2);
+}
+
+TS_DEVICE_TEST(a_null_result_list_keeps_no_tensor)
+{
+    const uint64_t live = ts_live(ctx->device);
+    fy_scope_t scope = fy_scope_begin("scope");
+    make(ctx);
+    fy_scope_end(scope, 2, NULL);
+    assert_int_equal(ts_live(ctx->device), live);
 }
 
 TS_DEVICE_TEST(ending_a_scope_ends_those_inside)
@@ -240,10 +265,9 @@ TS_DEVICE_TEST(strided_memory_is_wrapped)
 
 TS_DEVICE_TEST(wrap_of_device_bytes)
 {
-    fy_stream_t *stream;
     fy_tensor_t *owner = ts_f32(ctx->device, FY_DIMS(4), (float[]){ 1, 2, 3, 4 }), *alias, *sum;
     void *address;
-    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    fy_stream_t *stream = ts_stream(ctx->device);
     ts_ok(fy_tensor_begin_native_access(owner, FY_ACCESS_READ_WRITE, stream, &address));
     /* bytes with two owners: the test orders their uses itself */
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
@@ -260,11 +284,9 @@ TS_DEVICE_TEST(the_deleter_waits_for_requests)
 {
     enum { N = 256 }; /* the fake CUDA driver multiplies in plain loops */
     deleted_t deleted = { 0 };
-    fy_stream_t *stream;
-    fy_tensor_t *owner, *alias, *product;
     void *address;
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N, N), &owner));
-    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    fy_tensor_t *owner = ts_full(ctx->device, FY_DIMS(N, N), 0), *alias, *product;
+    fy_stream_t *stream = ts_stream(ctx->device);
     ts_ok(fy_tensor_begin_native_access(owner, FY_ACCESS_READ, stream, &address));
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(N, N), address, count_delete, &deleted,
@@ -290,7 +312,10 @@ TS_DEVICE_TEST(bad_shapes)
         { 2, { INT64_MAX, 2 } },
         { 3, { INT64_C(1) << 40, INT64_C(1) << 40, 2 } },
         { 1, { INT64_MAX / 2 } },
+        /* 2^64 + 64 bytes: without an overflow check this is a size that the thread caches */
+        { 2, { 16, (INT64_C(1) << 58) + 1 } },
     };
+    fy_tensor_destroy(ts_bytes(ctx->device, 64));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         fy_tensor_t *tensor = (fy_tensor_t *)&rows;
         fy_status_t status =
@@ -301,14 +326,15 @@ TS_DEVICE_TEST(bad_shapes)
     fy_tensor_t *tensor = (fy_tensor_t *)&rows;
     ts_fails(fy_tensor_create(ctx->device, (fy_dtype_t)99, FY_DIMS(1), &tensor), INVALID_ARGUMENT);
     assert_null(tensor);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_COUNT, FY_DIMS(64), &tensor), INVALID_ARGUMENT);
     ts_fails(fy_tensor_create(NULL, FY_DTYPE_F32, FY_DIMS(1), &tensor), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(1), NULL), INVALID_ARGUMENT);
     ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_F32, 1, NULL, &tensor), INVALID_ARGUMENT);
 }
 
 TS_DEVICE_TEST(odd_but_legal_shapes)
 {
-    fy_tensor_t *scalar, *empty, *deep, *wide_empty;
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F64, 0, NULL, &scalar));
+    fy_tensor_t *scalar = ts_empty(ctx->device, FY_DTYPE_F64, 0, NULL), *empty, *deep, *wide_empty;
     assert_int_equal(ts_info(scalar).nelem, 1);
     assert_int_equal(ts_info(scalar).nbytes, 8);
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_I32, FY_DIMS(3, 0, 5), &empty));

@@ -42,20 +42,6 @@ TS_TEST(the_thread_cache_reuses_freed_blocks)
     assert_int_equal(kept_nbytes(), 0);
 }
 
-TS_TEST(every_size_fits_its_block)
-{
-    fy__thread_t *thread = fy__thread();
-    for (uint64_t nbytes = 1; nbytes <= 300000;
-         nbytes = nbytes < 1200 ? nbytes + 1 : nbytes * 9 / 8) {
-        fy__storage_t *storage;
-        ts_ok(fy__storage_create(thread, fy_device_host(), nbytes, NULL, &storage));
-        assert_true(storage->block->nbytes >= nbytes);
-        assert_int_equal((uintptr_t)storage->data % 64, 0);
-        memset(storage->data, 0xEE, nbytes);
-        fy__storage_release(thread, storage);
-    }
-}
-
 TS_TEST(an_empty_storage_has_an_address)
 {
     fy__thread_t *thread = fy__thread();
@@ -101,9 +87,8 @@ TS_TEST(shapes_that_overflow)
 TS_TEST(the_text_of_a_tensor)
 {
     fy_scope_t scope = fy_scope_begin("text");
-    fy_tensor_t *x, *scalar;
     char text[128], small[8];
-    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(64, 784), &x));
+    fy_tensor_t *x = ts_full(fy_device_host(), FY_DIMS(64, 784), 0), *scalar;
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_I64, 0, NULL, &scalar));
     assert_string_equal(fy__tensor_format(x, text, sizeof text), "[64x784 f32]");
     fy_tensor_set_name(x, "x");
