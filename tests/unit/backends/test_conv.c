@@ -232,20 +232,15 @@ TS_TEST(a_stem_takes_the_jit_kernel)
 TS_TEST(a_slow_loop_is_replaced)
 {
     needs_onednn();
-    fy__conv_shape_t s = { .n = 3,
-                           .h = 7,
-                           .w = 9,
-                           .c = 64,
-                           .oh = 4,
-                           .ow = 5,
-                           .o = 72,
-                           .kh = 1,
-                           .kw = 1,
-                           .groups = 1,
-                           .stride_h = 2,
-                           .stride_w = 2,
-                           .dilation_h = 1,
-                           .dilation_w = 1 };
+    fy__conv_shape_t s = shape_of(FY_OP_CONV2D, 3, 64);
+    s.h = 7;
+    s.w = 9;
+    s.oh = 4;
+    s.ow = 5;
+    s.o = 72;
+    s.kh = s.kw = 1;
+    s.stride_h = s.stride_w = 2;
+    s.padding_h = s.padding_w = 0;
     for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
         conv_t conv;
         s.op = k_ops[k];

@@ -64,17 +64,8 @@ TS_TEST(every_table_matches_the_formula)
         }
 }
 
-/* The values in the table of docs/ops.md. */
+/* Other values of the table in docs/ops.md: tests/ops/test_op_edges.c. */
 TS_TEST(the_formulas_match_the_documented_edges)
 {
-    assert_true(signbit(fy__maximum_f32(0.0f, -0.0f)) && !signbit(fy__maximum_f32(-0.0f, 0.0f)));
-    assert_true(signbit(fy__minimum_f64(0.0, -0.0)) && !signbit(fy__minimum_f64(-0.0, 0.0)));
-    assert_true(fy__hardswish_f32(-INFINITY) == 0 && fy__hardswish_f64(-INFINITY) == 0 &&
-                fy__hardswish_f32(3e38f) == 3e38f);
-    assert_true(fy__hardsigmoid_backward_f32(6, NAN) == 0 &&
-                fy__hardsigmoid_backward_f64(6, NAN) == 0);
-    assert_true(fy__hardswish_backward_f32(6, -3) == 0 && fy__hardswish_backward_f64(6, 3) == 6 &&
-                isnan(fy__hardswish_backward_f32(6, NAN)));
-    assert_true(fy__hardsigmoid_backward_f32(6, -3) == 0 &&
-                fy__hardsigmoid_backward_f32(6, 3) == 0 && fy__hardsigmoid_backward_f32(6, 0) == 1);
+    assert_true(fy__hardswish_f32(3e38f) == 3e38f); /* the product with 6 would be infinite */
 }
