@@ -1,10 +1,8 @@
 /* Transfer paths besides one tensor up or down: many at once, and into host memory. Values in every
  * layout, figures by path, refusals that change nothing. Files and memory that is page-locked in
  * place: test_files.c. Not here: their times (tests/unit/transfer/test_coalesce.c). */
-#include "tests/support/harness.h"
+#include "tests/conformance/layouts.h"
 #include "tests/support/noise.h"
-#include "tests/support/operand.h"
-#include "tests/support/oracle.h"
 
 /* ---- many at once ---- */
 
@@ -59,23 +57,14 @@ TS_DEVICE_TEST(many_uploads_in_one_call)
 TS_DEVICE_TEST(uploads_into_every_layout_in_one_call)
 {
     enum { N = TS_LAYOUT_COUNT * TS_LAYOUT_COUNT };
-    const int64_t dims[3] = { 5, 3, 4 };
-    ts_array_t old[N], new[N], got;
-    ts_operand_t to[N], from[N];
+    static move_t moves[N];
     fy_tensor_t *dst[N], *src[N];
-    uint64_t version[N];
     size_t n = 0;
-    ts_random_t random = { 4 };
     for (ts_layout_t a = 0; a < TS_LAYOUT_COUNT; a++) {
         for (ts_layout_t b = 0; b < TS_LAYOUT_COUNT && a != TS_BROADCAST; b++, n++) {
-            ts_array_make(&old[n], FY_DTYPE_F32, 3, dims);
-            ts_array_make(&new[n], FY_DTYPE_F32, 3, dims);
-            ts_array_fill(&new[n], TS_ANY, 0, b == TS_BROADCAST ? 0 : -1, &random);
-            ts_operand_make(&to[n], ctx->device, &old[n], a);
-            ts_operand_make(&from[n], fy_device_host(), &new[n], b);
-            dst[n] = to[n].view;
-            src[n] = from[n].view;
-            version[n] = ts_version(dst[n]);
+            move_make(&moves[n], ctx->device, a, fy_device_host(), b);
+            dst[n] = moves[n].dst.view;
+            src[n] = moves[n].src.view;
         }
     }
     fy_ledger_totals_t before = ts_ledger(NULL);
@@ -87,16 +76,7 @@ TS_DEVICE_TEST(uploads_into_every_layout_in_one_call)
     fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.upload.count - before.upload.count, n);
     assert_int_equal(after.upload.nbytes - before.upload.nbytes, n * 240);
-    for (size_t i = 0; i < n; i++) {
-        assert_int_equal(ts_version(dst[i]), version[i] + 1);
-        ts_operand_check(&to[i], false, &got, "upload_many_into"); /* guard words too */
-        assert_true(ts_same(&new[i], &got, "upload_many_into"));
-        ts_operand_free(&to[i]);
-        ts_operand_free(&from[i]);
-        ts_array_free(&old[i]);
-        ts_array_free(&new[i]);
-        ts_array_free(&got);
-    }
+    for (size_t i = 0; i < n; i++) move_check(&moves[i], "upload_many_into");
 }
 
 TS_DEVICE_TEST(uploads_with_conversion_in_one_call)
@@ -200,33 +180,18 @@ TS_DEVICE_TEST(borrowed_sources_are_free_in_time)
 
 TS_DEVICE_TEST(downloads_into_every_layout)
 {
-    const int64_t dims[3] = { 5, 3, 4 };
     for (ts_layout_t to = 0; to < TS_LAYOUT_COUNT; to++) {
         for (ts_layout_t from = 0; from < TS_LAYOUT_COUNT && to != TS_BROADCAST; from++) {
-            ts_array_t old, new, got;
-            ts_operand_t dst, src;
-            ts_random_t random = { 6 };
-            ts_array_make(&old, FY_DTYPE_F32, 3, dims);
-            ts_array_make(&new, FY_DTYPE_F32, 3, dims);
-            ts_array_fill(&new, TS_ANY, 0, from == TS_BROADCAST ? 0 : -1, &random);
-            ts_operand_make(&dst, fy_device_host(), &old, to);
-            ts_operand_make(&src, ctx->device, &new, from);
-            const uint64_t version = ts_version(dst.view);
+            move_t move;
+            move_make(&move, fy_device_host(), to, ctx->device, from);
             fy_ledger_totals_t before = ts_ledger(NULL);
-            ts_ok(fy_tensor_download_into(dst.view, src.view, NULL));
+            ts_ok(fy_tensor_download_into(move.dst.view, move.src.view, NULL));
             fy_ledger_totals_t after = ts_ledger(NULL);
             assert_int_equal(after.download.count - before.download.count, 1);
             assert_int_equal(after.download.nbytes - before.download.nbytes, 240);
             assert_int_equal(after.download.wire_nbytes - before.download.wire_nbytes, 240);
             assert_int_equal(after.syncs - before.syncs, 1);
-            assert_int_equal(ts_version(dst.view), version + 1);
-            ts_operand_check(&dst, false, &got, "download_into"); /* guard words too */
-            assert_true(ts_same(&new, &got, "download_into"));
-            ts_operand_free(&dst);
-            ts_operand_free(&src);
-            ts_array_free(&old);
-            ts_array_free(&new);
-            ts_array_free(&got);
+            move_check(&move, "download_into");
         }
     }
 }

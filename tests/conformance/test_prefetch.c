@@ -11,7 +11,7 @@ enum { ROWS = 6, COLUMNS = 5 };
 static const fy_batch_spec_t specs[2] = { { FY_DTYPE_F32, 2, { ROWS, COLUMNS } },
                                           { FY_DTYPE_I32, 1, { ROWS } } };
 
-/* The plan of `fill` (static in each test: its thread may outlive a test that fails): `nbatches`
+/* The plan of `fill` (static: its thread may outlive a test that fails): `nbatches`
  * batches, the last with `last_rows` rows; element = batch, label = row. */
 typedef struct source {
     /* indices of batches that fail, with an error record and without; 0: none */
@@ -24,31 +24,32 @@ typedef struct source {
     uint64_t expected; /* the next index */
     int out_of_order;
 } source_t;
+static source_t source;
 
 static fy_status_t fill(void *user, fy_batch_t *batch)
 {
-    source_t *source = user;
+    source_t *plan = user;
     float *values;
     int32_t *labels;
     fy_tensor_t *left_behind;
-    source->ncalls++;
-    source->out_of_order |= batch->index != source->expected++ || batch->count != 2 ||
-                            batch->rows != ROWS || batch->is_end;
-    if (batch->index == source->nbatches) {
+    plan->ncalls++;
+    plan->out_of_order |= batch->index != plan->expected++ || batch->count != 2 ||
+                          batch->rows != ROWS || batch->is_end;
+    if (batch->index == plan->nbatches) {
         batch->is_end = 1;
         return FY_STATUS_OK;
     }
-    if (source->fails_at && batch->index == source->fails_at && !source->bad_rows)
+    if (plan->fails_at && batch->index == plan->fails_at && !plan->bad_rows)
         return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "no batch %d today",
                             (int)batch->index);
-    if (source->silent_at && batch->index == source->silent_at) return FY_STATUS_CORRUPT_DATA;
+    if (plan->silent_at && batch->index == plan->silent_at) return FY_STATUS_CORRUPT_DATA;
     /* its scope ended before fill ran */
-    if (source->uses && ts_info(source->uses).device == NULL) source->out_of_order = 1;
-    if (source->asks) {
+    if (plan->uses && ts_info(plan->uses).device == NULL) plan->out_of_order = 1;
+    if (plan->asks) {
         fy_tensor_t *tensors[2];
         int64_t rows;
-        source->out_of_order |= fy_prefetch_next(*source->asks, tensors, &rows) !=
-                                FY_STATUS_INVALID_ARGUMENT;
+        plan->out_of_order |= fy_prefetch_next(*plan->asks, tensors, &rows) !=
+                              FY_STATUS_INVALID_ARGUMENT;
     }
     /* belongs to the scope of the prefetch */
     FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(100), 0, &left_behind));
@@ -56,18 +57,18 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
     FY_TRY(fy_tensor_map(batch->host[1], FY_ACCESS_WRITE, (void **)&labels));
     for (int i = 0; i < ROWS * COLUMNS; i++) values[i] = (float)batch->index;
     for (int i = 0; i < ROWS; i++) labels[i] = (int32_t)(10 * batch->index) + i;
-    if (batch->index + 1 == source->nbatches && source->last_rows) batch->rows = source->last_rows;
-    if (source->bad_rows && batch->index == source->fails_at) batch->rows = source->bad_rows - 1;
+    if (batch->index + 1 == plan->nbatches && plan->last_rows) batch->rows = plan->last_rows;
+    if (plan->bad_rows && batch->index == plan->fails_at) batch->rows = plan->bad_rows - 1;
     return FY_STATUS_OK;
 }
 
-static fy_prefetch_t *make(ts_ctx_t *ctx, source_t *source, int depth, int threads)
+static fy_prefetch_t *make(ts_ctx_t *ctx, source_t *plan, int depth, int threads)
 {
     fy_prefetch_options_t options = FY_PREFETCH_OPTIONS_INIT;
     fy_prefetch_t *prefetch;
     options.depth = depth;
     options.threads = threads;
-    ts_ok(fy_prefetch_create(ctx->device, 2, specs, fill, source, &options, &prefetch));
+    ts_ok(fy_prefetch_create(ctx->device, 2, specs, fill, plan, &options, &prefetch));
     return prefetch;
 }
 
@@ -103,7 +104,6 @@ TS_DEVICE_TEST(batches_in_order)
     for (int threads = 0; threads < 2; threads++)
         for (size_t d = 0; d < sizeof depths / sizeof *depths; d++)
             for (int64_t last = 1; last <= ROWS; last += ROWS - 1) {
-                static source_t source;
                 source = (source_t){ .nbatches = 11, .last_rows = last };
                 fy_prefetch_t *prefetch = make(ctx, &source, depths[d], threads);
                 for (uint64_t i = 0; i < 11; i++) expect_batch(prefetch, i, i == 10 ? last : ROWS);
@@ -113,10 +113,12 @@ TS_DEVICE_TEST(batches_in_order)
                 assert_false(source.out_of_order);
                 fy_prefetch_destroy(prefetch);
             }
-    static source_t none;
-    none = (source_t){ .nbatches = 0 };
-    expect_end(make(ctx, &none, 2, 1));
-    expect_end(make(ctx, &none, 2, 0));
+    for (int threads = 0; threads < 2; threads++) {
+        source = (source_t){ .nbatches = 0 };
+        fy_prefetch_t *prefetch = make(ctx, &source, 2, threads);
+        expect_end(prefetch);
+        fy_prefetch_destroy(prefetch);
+    }
 }
 
 /* The host submits many steps without waiting; every step sees its own complete batch. */
@@ -124,7 +126,6 @@ TS_DEVICE_TEST(a_host_far_ahead_sees_whole_batches)
 {
     enum { N = 40 };
     for (int threads = 0; threads < 2; threads++) {
-        static source_t source;
         source = (source_t){ .nbatches = N };
         fy_prefetch_t *prefetch = make(ctx, &source, 2, threads);
         fy_tensor_t *tensors[2], *sums[N];
@@ -145,7 +146,6 @@ TS_DEVICE_TEST(a_host_far_ahead_sees_whole_batches)
 TS_DEVICE_TEST(a_steady_loop)
 {
     for (int threads = 0; threads < 2; threads++) {
-        static source_t source;
         source = (source_t){ .nbatches = 60 };
         fy_prefetch_t *prefetch = make(ctx, &source, 3, threads);
         fy_tensor_t *tensors[2];
@@ -175,7 +175,6 @@ TS_DEVICE_TEST(failures_of_fill)
     fy_tensor_t *tensors[2];
     int64_t rows;
     for (int threads = 0; threads < 2; threads++) {
-        static source_t source;
         source = (source_t){ .nbatches = 9, .fails_at = 3, .silent_at = 5 };
         fy_prefetch_t *prefetch = make(ctx, &source, 2, threads);
         for (uint64_t i = 0; i < 9; i++) {
@@ -192,9 +191,8 @@ TS_DEVICE_TEST(failures_of_fill)
         expect_end(prefetch);
         fy_prefetch_destroy(prefetch);
         for (int64_t bad = 0; bad <= ROWS + 1; bad += ROWS + 1) { /* invalid numbers of rows */
-            static source_t wrong;
-            wrong = (source_t){ .nbatches = 3, .fails_at = 1, .bad_rows = bad + 1 };
-            prefetch = make(ctx, &wrong, 1, threads);
+            source = (source_t){ .nbatches = 3, .fails_at = 1, .bad_rows = bad + 1 };
+            prefetch = make(ctx, &source, 1, threads);
             expect_batch(prefetch, 0, ROWS);
             ts_fails_with(fy_prefetch_next(prefetch, tensors, &rows), INVALID_ARGUMENT, "1 to 6");
             expect_batch(prefetch, 2, ROWS);
@@ -210,7 +208,6 @@ TS_DEVICE_TEST(guards_are_inherited)
     fy_tensor_t *tensors[2];
     int64_t rows;
     for (int threads = 0; threads < 2; threads++) {
-        static source_t source;
         source = (source_t){ .nbatches = 9 };
         fy_scope_t scope = fy_scope_begin("load");
         ts_guard(upload_nbytes, 3 * (ROWS * COLUMNS * 4 + ROWS * 4) + 1); /* three batches */
@@ -223,7 +220,6 @@ TS_DEVICE_TEST(guards_are_inherited)
         assert_true(ts_ledger(path).upload.count >= 6 * (uint64_t)(threads + 1));
     }
     /* with a thread the loop itself may forbid heavy requests */
-    static source_t source;
     source = (source_t){ .nbatches = 4 };
     fy_prefetch_t *prefetch = make(ctx, &source, 1, 1);
     fy_scope_t scope = fy_scope_begin("light");
@@ -247,7 +243,6 @@ TS_DEVICE_TEST(a_prefetch_can_be_destroyed_at_any_time)
     int64_t rows;
     for (int threads = 0; threads < 2; threads++)
         for (int i = 0; i < 60; i++) {
-            static source_t source;
             source = (source_t){ .nbatches = 50 };
             fy_scope_t scope = fy_scope_begin("loop");
             fy_tensor_t *made = ts_iota(ctx->device, FY_DIMS(3), 0);
@@ -272,7 +267,6 @@ TS_DEVICE_TEST(a_prefetch_can_be_destroyed_at_any_time)
 TS_DEVICE_TEST(calls_inside_fill)
 {
     static fy_prefetch_t *prefetch;
-    static source_t source;
     source = (source_t){ .nbatches = 4, .asks = &prefetch };
     prefetch = make(ctx, &source, 1, 0);
     for (uint64_t i = 0; i < 4; i++) expect_batch(prefetch, i, ROWS);
@@ -284,7 +278,6 @@ TS_DEVICE_TEST(options)
     fy_prefetch_t *prefetch = (fy_prefetch_t *)&ctx;
     fy_prefetch_options_t unset = { 0 }, deep = FY_PREFETCH_OPTIONS_INIT,
                           many = FY_PREFETCH_OPTIONS_INIT;
-    static source_t source;
     source = (source_t){ .nbatches = 1 };
     fy_batch_spec_t uneven[2] = { specs[0], specs[1] }, scalar = { FY_DTYPE_F32, 0, { 0 } },
                     empty = { FY_DTYPE_F32, 1, { 0 } };
@@ -327,7 +320,6 @@ TS_DEVICE_TEST(without_memory_no_prefetch_is_made)
 {
     fy_batch_spec_t large = { FY_DTYPE_F32, 2, { 1024, INT64_C(1) << 24 } };
     fy_prefetch_t *prefetch;
-    static source_t source;
     source = (source_t){ .nbatches = 1 };
     const uint64_t live = ts_live(ctx->device);
     const fy_status_t status =
@@ -341,7 +333,6 @@ TS_DEVICE_TEST(without_memory_no_prefetch_is_made)
 /* The child has no such thread: requesting a batch fails, destroying does not hang. */
 TS_DEVICE_TEST(a_forked_child_is_refused)
 {
-    static source_t source;
     source = (source_t){ .nbatches = 4 };
     fy_prefetch_t *prefetch = make(ctx, &source, 1, 1);
     expect_batch(prefetch, 0, ROWS);
@@ -360,7 +351,6 @@ TS_DEVICE_TEST(a_forked_child_is_refused)
 /* A replay would show the recorded batch each time, so a graph cannot contain one. */
 TS_DEVICE_TEST(a_recording_refuses_prefetch)
 {
-    static source_t source;
     source = (source_t){ .nbatches = 3 };
     for (int threads = 0; threads < 2; threads++) {
         source.expected = 0;
@@ -387,7 +377,6 @@ TS_DEVICE_TEST(a_lost_device_fails_the_batches)
     for (int threads = 0; threads < 2; threads++)
         for (int depth = 1; depth < 4; depth++) {
             ts_ctx_t other = *ctx;
-            static source_t source;
             source = (source_t){ .nbatches = 30 };
             fy_tensor_t *tensors[2];
             int64_t rows;
@@ -409,7 +398,6 @@ TS_DEVICE_TEST(a_lost_device_fails_the_batches)
  * buffer, complete or not. */
 TS_DEVICE_TEST(a_failed_copy_poisons_one_batch)
 {
-    static source_t source;
     for (int threads = 0; threads < 2; threads++) {
         ts_ctx_t other = *ctx;
         source = (source_t){ .nbatches = 5, .last_rows = 2 };
@@ -442,7 +430,6 @@ TS_DEVICE_TEST(a_failed_copy_poisons_one_batch)
  * attempt works. */
 TS_DEVICE_TEST(no_memory_at_any_point)
 {
-    static source_t source;
     /* 64 MiB: each buffer is a separate segment */
     static const fy_batch_spec_t large = { FY_DTYPE_F32, 2, { 64, 1 << 18 } };
     fy_status_t status = FY_STATUS_INTERNAL;

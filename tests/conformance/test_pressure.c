@@ -171,7 +171,6 @@ TS_DEVICE_TEST(guards_hold_inside)
     if (!device) return;
     pressure_t pressure = { .order = 0 };
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-    fy_scope_t scope = fy_scope_begin("test");
     pressure.held[0] = bytes(device, 4 * MIB);
     ts_ok(fy_memory_on_pressure(device, tries_to_wait, &pressure, &pressure.id));
     guard.syncs = 0;
@@ -191,7 +190,6 @@ TS_DEVICE_TEST(guards_hold_inside)
     ts_ok(fy_scope_guard(&guard));
     ts_fails(fy_memory_reserve(device, 2 * MIB), REFUSED_BY_GUARD);
     fy_scope_end(step, 0, NULL);
-    fy_scope_end(scope, 0, NULL);
 }
 
 /* Calls of a callback on a recording thread run at once, and are not recorded. */

@@ -1,9 +1,7 @@
 /* Uploads and downloads: every dtype and layout both ways, zero bytes, conversion, into views,
  * destroyed early, waited for with and without a timeout. Payload and wire bytes are checked with
  * each. Not here: COPY and BORROW (test_contract.c). */
-#include "tests/support/harness.h"
-#include "tests/support/operand.h"
-#include "tests/support/oracle.h"
+#include "tests/conformance/layouts.h"
 
 /* Expects one transfer each way of `nbytes` and no other since `before`. */
 static void expect_traffic(const fy_ledger_totals_t *before, uint64_t uploads, uint64_t up,
@@ -90,30 +88,14 @@ TS_DEVICE_TEST(every_layout_is_downloaded)
 
 TS_DEVICE_TEST(into_every_layout)
 {
-    const int64_t dims[3] = { 5, 3, 4 };
     for (ts_layout_t to = 0; to < TS_LAYOUT_COUNT; to++) {
-        for (ts_layout_t from = 0; from < TS_LAYOUT_COUNT; from++) {
-            if (to == TS_BROADCAST) continue;
-            ts_array_t old, new, got;
-            ts_operand_t dst, src;
-            ts_random_t random = { 4 };
-            ts_array_make(&old, FY_DTYPE_F32, 3, dims);
-            ts_array_make(&new, FY_DTYPE_F32, 3, dims);
-            ts_array_fill(&new, TS_ANY, 0, from == TS_BROADCAST ? 0 : -1, &random);
-            ts_operand_make(&dst, ctx->device, &old, to);
-            ts_operand_make(&src, fy_device_host(), &new, from);
-            uint64_t version = ts_version(dst.view);
+        for (ts_layout_t from = 0; from < TS_LAYOUT_COUNT && to != TS_BROADCAST; from++) {
+            move_t move;
+            move_make(&move, ctx->device, to, fy_device_host(), from);
             fy_ledger_totals_t before = ts_ledger(NULL);
-            ts_ok(fy_tensor_upload_into(dst.view, src.view, NULL, NULL));
+            ts_ok(fy_tensor_upload_into(move.dst.view, move.src.view, NULL, NULL));
             expect_traffic(&before, 1, 240, 0, 0);
-            assert_int_equal(ts_version(dst.view), version + 1);
-            ts_operand_check(&dst, false, &got, "upload_into"); /* guard words too */
-            assert_true(ts_same(&new, &got, ts_layout_name(to)));
-            ts_operand_free(&dst);
-            ts_operand_free(&src);
-            ts_array_free(&old);
-            ts_array_free(&new);
-            ts_array_free(&got);
+            move_check(&move, ts_layout_name(to));
         }
     }
 }

@@ -11,6 +11,7 @@
 enum { RANKS = 2, N = 5000 };
 
 static fy_device_t *cards[RANKS];
+static fy_scope_t g_scope;
 
 static int set_up(void **state)
 {
@@ -20,6 +21,7 @@ static int set_up(void **state)
         snprintf(spec, sizeof spec, "cuda:%d", i);
         ts_ok(fy_device_open(spec, &cards[i]));
     }
+    g_scope = fy_scope_begin("test");
     return 0;
 }
 
@@ -28,6 +30,7 @@ static int tear_down(void **state)
     (void)state;
     driver.fake_cuda_fail(NULL, 0, 0);
     driver.fake_cuda_hold(0);
+    fy_scope_end(g_scope, 0, NULL);
     for (int i = 0; i < RANKS; i++) fy_device_close(cards[i]);
     fake_driver_is_tidy("communicator");
     return 0;
@@ -278,7 +281,6 @@ TS_TEST(opening_is_refused)
 TS_TEST(calls_are_refused)
 {
     fy_communicator_t *c = open_one();
-    const fy_scope_t scope = fy_scope_begin("test");
     fy_tensor_t *x = ts_iota(cards[0], FY_DIMS(4), 1), *y = ts_iota(cards[0], FY_DIMS(5), 1);
     fy_tensor_t *other = ts_iota(cards[1], FY_DIMS(4), 1), *grid, *column, *same, *ints;
     ts_ok(fy_reshape(x, FY_DIMS(2, 2), &grid));
@@ -304,7 +306,6 @@ TS_TEST(calls_are_refused)
     assert_int_equal(driver.fake_cuda_calls("ncclAllReduce"), calls);
     ts_ok(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL));
     ts_expect_f32(x, (float[]){ 1, 2, 3, 4 }, 4);
-    fy_scope_end(scope, 0, NULL);
     fy_communicator_close(c);
 }
 
@@ -351,7 +352,6 @@ TS_TEST(connecting_fails)
 TS_TEST(an_idle_one_is_aborted)
 {
     fy_communicator_t *c = open_one();
-    const fy_scope_t scope = fy_scope_begin("test");
     fy_tensor_t *x = ts_iota(cards[0], FY_DIMS(4), 1);
     ts_ok(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL));
     ts_ok(fy_device_wait(cards[0], FY_FOREVER));
@@ -360,7 +360,6 @@ TS_TEST(an_idle_one_is_aborted)
     ts_fails_with(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL),
                   UNAVAILABLE, "rank 7 is gone");
     ts_expect_f32(x, (float[]){ 1, 2, 3, 4 }, 4); /* the device works */
-    fy_scope_end(scope, 0, NULL);
     fy_communicator_close(c);
 }
 
@@ -383,7 +382,6 @@ TS_TEST(another_thread_aborts)
 TS_TEST(a_running_one_loses_the_device)
 {
     fy_communicator_t *c = open_one();
-    const fy_scope_t scope = fy_scope_begin("test");
     fy_tensor_t *x = ts_iota(cards[0], FY_DIMS(4), 1);
     ts_ok(fy_device_wait(cards[0], FY_FOREVER));
     driver.fake_cuda_hold(1);
@@ -392,14 +390,12 @@ TS_TEST(a_running_one_loses_the_device)
     driver.fake_cuda_hold(0);
     ts_fails_with(ts_try_download(x), DEVICE_LOST, "rank 7 is gone");
     ts_fails(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL), DEVICE_LOST);
-    fy_scope_end(scope, 0, NULL);
     fy_communicator_close(c);
 }
 
 TS_TEST(a_failed_call_poisons_its_result)
 {
     fy_communicator_t *c = open_one();
-    const fy_scope_t scope = fy_scope_begin("test");
     fy_tensor_t *x = ts_iota(cards[0], FY_DIMS(4), 1), *y = ts_iota(cards[0], FY_DIMS(4), 5);
     driver.fake_cuda_fail("ncclAllReduce", 1, 6);
     ts_fails_with(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL),
@@ -407,8 +403,20 @@ TS_TEST(a_failed_call_poisons_its_result)
     ts_fails(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, y, NULL, NULL), UNAVAILABLE);
     ts_download_fails(x, UNAVAILABLE);
     ts_expect_f32(y, (float[]){ 5, 6, 7, 8 }, 4);
-    fy_scope_end(scope, 0, NULL);
     fy_communicator_close(c);
+}
+
+static fy_status_t call_each(fy_communicator_t *c)
+{
+    fy_tensor_t *x, *y;
+    FY_TRY(fy_tensor_create(cards[0], FY_DTYPE_F32, FY_DIMS(64), &x));
+    FY_TRY(fy_tensor_create(cards[0], FY_DTYPE_F32, FY_DIMS(64), &y));
+    FY_TRY(fy_fill(x, 3));
+    FY_TRY(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL));
+    FY_TRY(fy_communicator_submit(c, FY_COLLECTIVE_ALL_GATHER, 0, y, x, NULL));
+    FY_TRY(fy_communicator_submit(c, FY_COLLECTIVE_REDUCE_SCATTER, 1, x, y, NULL));
+    FY_TRY(fy_communicator_submit(c, FY_COLLECTIVE_BROADCAST, 0, x, NULL, NULL));
+    return fy_device_wait(cards[0], FY_FOREVER);
 }
 
 /* Opens, calls, closes; the first failure is the result. */
@@ -416,23 +424,11 @@ static fy_status_t whole(void)
 {
     char id[FY_COMMUNICATOR_ID_NBYTES];
     fy_communicator_t *c = NULL;
-    fy_tensor_t *x, *y;
     FY_TRY(fy_communicator_id(cards[0], id));
     const fy_communicator_options_t options = options_of(0, 1, id);
     FY_TRY(fy_communicator_open(cards[0], &options, &c));
     const fy_scope_t scope = fy_scope_begin("whole");
-    fy_status_t status = fy_tensor_create(cards[0], FY_DTYPE_F32, FY_DIMS(64), &x);
-    if (status == FY_STATUS_OK) status = fy_tensor_create(cards[0], FY_DTYPE_F32, FY_DIMS(64), &y);
-    if (status == FY_STATUS_OK) status = fy_fill(x, 3);
-    if (status == FY_STATUS_OK)
-        status = fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL);
-    if (status == FY_STATUS_OK)
-        status = fy_communicator_submit(c, FY_COLLECTIVE_ALL_GATHER, 0, y, x, NULL);
-    if (status == FY_STATUS_OK)
-        status = fy_communicator_submit(c, FY_COLLECTIVE_REDUCE_SCATTER, 1, x, y, NULL);
-    if (status == FY_STATUS_OK)
-        status = fy_communicator_submit(c, FY_COLLECTIVE_BROADCAST, 0, x, NULL, NULL);
-    if (status == FY_STATUS_OK) status = fy_device_wait(cards[0], FY_FOREVER);
+    const fy_status_t status = call_each(c);
     const fy_error_t error = *fy_error_get();
     fy_scope_end(scope, 0, NULL);
     fy_communicator_close(c);
