@@ -1,5 +1,5 @@
-/* Steps of a training, by an optimizer or by plain gradient descent, for tests of what a model keeps
- * for its backward, and of failures. Not a test. */
+/* Steps of a training, by an optimizer or by plain gradient descent, for tests of what a model
+ * keeps for its backward, and of failures. Not a test. */
 #ifndef FERRY_TESTS_UNIT_TRAIN_DESCENT_H_
 #define FERRY_TESTS_UNIT_TRAIN_DESCENT_H_
 

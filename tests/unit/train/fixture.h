@@ -260,7 +260,7 @@ static inline bits_t bits_of(const fy_model_t *model, const fy_optimizer_t *opti
 
 static inline int has_same_bits(const bits_t *a, const bits_t *b)
 {
-    return a->nbytes == b->nbytes && memcmp(a->bytes, b->bytes, a->nbytes) == 0;
+    return a->nbytes == b->nbytes && (!a->nbytes || memcmp(a->bytes, b->bytes, a->nbytes) == 0);
 }
 
 /* Frees `got`. */

@@ -59,6 +59,7 @@ static fy_status_t try_model(fy_device_t *device, int64_t seed, fy_model_t **out
 {
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     options.seed = seed;
+    *out_model = NULL;
     fy_layer_t *all = SEQUENCE(center_layer(), fc(WIDTH, WIDTH), center_layer());
     if (!all) return FY_STATUS_OUT_OF_MEMORY; /* of a maker */
     return fy_model_create(device, all, FY_DIMS(WIDTH), &options, out_model);
