@@ -1,9 +1,8 @@
 /* Values at the edges, as docs/ops.md's table of edge values has them, in every float dtype and in
  * the layouts that take other loops: the sign of a zero of maximum and minimum, hardswish far out,
- * the gradients of the piecewise activations at their kinks and at NaN, division of integers by 0,
- * the truth of NaN and -0.
- * Not here: whatever an error bound can judge (test_op_matrix.c), the loop tables one by one
- * (tests/unit/backends/test_edges.c). */
+ * the gradients of the piecewise activations at their kinks and at NaN.
+ * Not here: whatever an error bound can judge, division of integers, and the truth of NaN and -0
+ * (test_op_matrix.c), the loop tables one by one (tests/unit/backends/test_edges.c). */
 #include <math.h>
 #include <stdbool.h>
 
@@ -130,112 +129,4 @@ TS_DEVICE_TEST(slopes_at_kinks_and_nan)
     EXPECT_EDGES(ctx, FY_OP_HARDSWISH_BACKWARD, true, hardswish);
     EXPECT_EDGES(ctx, FY_OP_RELU_BACKWARD, true, relu);
     EXPECT_EDGES(ctx, FY_OP_RELU6_BACKWARD, true, relu6);
-}
-
-/* ---- two integers: division by 0 and by -1, signs ---- */
-
-typedef struct quotient {
-    int64_t a, b, quotient, rest;
-} quotient_t;
-
-static fy_tensor_t *integers(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t rows, int64_t columns,
-                             int64_t *values)
-{
-    fy_tensor_t *tensor = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(rows, columns), values);
-    if (dtype != FY_DTYPE_I64) ts_ok(fy_cast(tensor, dtype, &tensor));
-    return tensor;
-}
-
-/* Rows of equal elements: lengths that fill no vector, and several; dense, strided, and with one
- * divisor a row. */
-static void expect_quotients(ts_ctx_t *ctx, fy_dtype_t dtype, size_t nrows, const quotient_t *want)
-{
-    static int64_t a[MOST], b[MOST], got[MOST];
-    for (int64_t columns = 1; columns * (int64_t)nrows <= MOST; columns = columns * 5 + 1)
-        for (int layout = 0; layout < 3; layout++) {
-            const int64_t rows = (int64_t)nrows, divisors = layout == 2 ? 1 : columns;
-            fy_scope_t scope = fy_scope_begin("quotients");
-            fy_tensor_t *x, *y, *result[2];
-            for (int64_t i = 0; i < rows * columns; i++) a[i] = want[i / columns].a;
-            for (int64_t i = 0; i < rows * divisors; i++) b[i] = want[i / divisors].b;
-            x = integers(ctx, dtype, rows, columns, a);
-            y = integers(ctx, dtype, rows, divisors, b);
-            if (layout == 1) {
-                ts_ok(fy_transpose(x, NULL, &x));
-                ts_ok(fy_transpose(y, NULL, &y));
-            }
-            ts_ok(fy_floor_divide(x, y, &result[0]));
-            ts_ok(fy_remainder(x, y, &result[1]));
-            for (int op = 0; op < 2; op++) {
-                fy_tensor_t *all = result[op];
-                if (layout == 1) ts_ok(fy_transpose(all, NULL, &all));
-                ts_ok(fy_cast(all, FY_DTYPE_I64, &all));
-                ts_read(all, got, (size_t)(rows * columns) * sizeof *got);
-                for (int64_t i = 0; i < rows * columns; i++) {
-                    const quotient_t *row = &want[i / columns];
-                    if (got[i] == (op ? row->rest : row->quotient)) continue;
-                    fail_msg("%s of %lld and %lld, %s, layout %d: %lld",
-                             op ? "remainder" : "floor_divide", (long long)row->a,
-                             (long long)row->b, fy_dtype_name(dtype), layout, (long long)got[i]);
-                }
-            }
-            fy_scope_end(scope, 0, NULL);
-        }
-}
-#define EXPECT_QUOTIENTS(ctx, dtype, want) \
-    expect_quotients((ctx), (dtype), sizeof(want) / sizeof *(want), (want))
-
-TS_DEVICE_TEST(integers_divide_without_a_trap)
-{
-    static const quotient_t small[] = { { 7, 2, 3, 1 },    { -7, 2, -4, 1 }, { 7, -2, -4, -1 },
-                                        { -7, -2, 3, -1 }, { 6, -3, -2, 0 }, { -6, 3, -2, 0 },
-                                        { 0, -5, 0, 0 },   { 5, 0, 0, 0 },   { -5, 0, 0, 0 },
-                                        { 0, 0, 0, 0 },    { 9, -1, -9, 0 } };
-    static const quotient_t i32[] = { { INT32_MIN, -1, INT32_MIN, 0 },
-                                      { INT32_MIN, 0, 0, 0 },
-                                      { INT32_MIN, INT32_MAX, -2, INT32_MAX - 1 },
-                                      { INT32_MAX, INT32_MIN, -1, -1 },
-                                      { INT32_MIN, 1, INT32_MIN, 0 } };
-    static const quotient_t i64[] = { { INT64_MIN, -1, INT64_MIN, 0 },
-                                      { INT64_MIN, 0, 0, 0 },
-                                      { INT64_MIN, INT64_MAX, -2, INT64_MAX - 1 },
-                                      { INT64_MAX, INT64_MIN, -1, -1 },
-                                      { INT64_MIN, 1, INT64_MIN, 0 } };
-    static const quotient_t u8[] = { { 255, 2, 127, 1 }, { 255, 0, 0, 0 }, { 1, 255, 0, 1 } };
-    EXPECT_QUOTIENTS(ctx, FY_DTYPE_I32, small);
-    EXPECT_QUOTIENTS(ctx, FY_DTYPE_I64, small);
-    EXPECT_QUOTIENTS(ctx, FY_DTYPE_I32, i32);
-    EXPECT_QUOTIENTS(ctx, FY_DTYPE_I64, i64);
-    EXPECT_QUOTIENTS(ctx, FY_DTYPE_U8, u8);
-}
-
-/* ---- truth: NaN is true, -0 is false ---- */
-
-TS_DEVICE_TEST(nan_is_true_and_minus_zero_false)
-{
-    static const float x[] = { NAN, -0.0f, 0, -1, INFINITY };
-    static const uint8_t truth[] = { 1, 0, 0, 1, 1 }, is_nan[] = { 1, 0, 0, 0, 0 };
-    enum { N = sizeof truth };
-    uint8_t got[4][N];
-    for (int d = 0; d < FLOATS; d++) {
-        fy_scope_t scope = fy_scope_begin("truth");
-        fy_tensor_t *at = ts_f32(ctx->device, FY_DIMS(N), x), *zero, *result;
-        ts_ok(fy_cast(at, k_floats[d], &at));
-        ts_ok(fy_full(ctx->device, k_floats[d], 0, NULL, -0.0, &zero));
-        ts_ok(fy_logical_or(at, zero, &result));
-        ts_read(result, got[0], N);
-        ts_ok(fy_logical_and(at, at, &result));
-        ts_read(result, got[1], N);
-        ts_ok(fy_logical_not(at, &result));
-        ts_read(result, got[2], N);
-        ts_ok(fy_isnan(at, &result));
-        ts_read(result, got[3], N);
-        for (int i = 0; i < N; i++) {
-            assert_int_equal(got[0][i], truth[i]);
-            assert_int_equal(got[1][i], truth[i]);
-            assert_int_equal(got[2][i], !truth[i]);
-            assert_int_equal(got[3][i], is_nan[i]);
-        }
-        fy_scope_end(scope, 0, NULL);
-    }
 }

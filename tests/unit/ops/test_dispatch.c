@@ -83,14 +83,6 @@ TS_DEVICE_TEST(dense_means_every_result)
     ts_expect_f32(table, (float[]){ 0, 0, 0, -1, 0, -2 }, 6);
 }
 
-TS_DEVICE_TEST(one_window_for_two_results)
-{
-    fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0),
-                *one = ts_iota(ctx->device, FY_DIMS(3), 7), *dst[2] = { one, one };
-    ts_fails(fy_op_call(the_op(), 1, &src, NULL, 0, 2, dst), INVALID_ARGUMENT);
-    ts_expect_f32(one, (float[]){ 7, 8, 9 }, 3);
-}
-
 TS_DEVICE_TEST(an_empty_window_overlaps_nothing)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *none, *nothing;
