@@ -190,9 +190,9 @@ static void count_launches(const char *model, int most)
 
 TS_TEST(steps_of_larger_models_have_few_launches)
 {
-    /* 23 requests with Adadelta take nine more launches. Two dropouts advance a state first: 2. relu
-     * after a product: 1. Weight gradients of two convolutions: products of slices and their sum,
-     * and db's sum in one and in three parts: 2 + 4. Here also Adam's step number, and `total`. */
+    /* 23 requests with Adadelta take nine more launches. Two dropouts advance a state first: 2.
+     * relu after a product: 1. Weight gradients of two convolutions: products of slices and their
+     * sum, and db's sum in one and in three parts: 2 + 4. Here also Adam's step number, `total`. */
     count_launches("mnist", 34);
     count_launches("resnet18:size=8", 230);
     count_launches("mobilenet_v3_large:classes=10,size=32", 700);
