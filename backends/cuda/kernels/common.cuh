@@ -94,33 +94,23 @@ __device__ inline int64_t locate(const fy_operand &a, int first, int last, uint6
 template <typename E> __device__ inline E *element(const fy_operand &o, int64_t offset)
 {
     E *at = (E *)(uintptr_t)o.data + offset;
-#ifdef __CUDA_ARCH__
     __builtin_assume(__isGlobal(at));
-#endif
     return at;
 }
 
-// f16 and bf16: one instruction on a card, the formula where there is none. Equal but for the bits
-// of a NaN.
+// f16 and bf16: one instruction; the formula for bf16 before compute 8.0. Equal but for the bits of
+// a NaN.
 __device__ inline float widen_f16(uint16_t x)
 {
-#ifdef __CUDA_ARCH__
     float wide;
     asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x));
     return wide;
-#else
-    return fy__f32_from_f16(x);
-#endif
 }
 __device__ inline uint16_t narrow_f16(float x)
 {
-#ifdef __CUDA_ARCH__
     uint16_t half;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
     return half;
-#else
-    return fy__f16_from_f32(x);
-#endif
 }
 __device__ inline uint16_t narrow_bf16(float x)
 {

@@ -11,11 +11,7 @@ enum { KEPT = 4 };
 
 // Left to itself, nvcc keeps these loops, and the row goes to local memory, where registers can be
 // indexed.
-#ifdef __CUDACC__
 #define FY_UNROLL _Pragma("unroll")
-#else
-#define FY_UNROLL
-#endif
 
 // What a thread has of a row: element k = first + u * stride of x[u], -inf behind the end.
 template <typename R, typename T> struct kept_row {

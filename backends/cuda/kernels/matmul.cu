@@ -7,13 +7,8 @@
 
 #include "opset/formulas/activation.h"
 
-#ifdef __CUDACC__
 #define FY_UNROLLED     _Pragma("unroll")
 #define FY_NOT_UNROLLED _Pragma("unroll 1")
-#else
-#define FY_UNROLLED
-#define FY_NOT_UNROLLED
-#endif
 
 #define ACTIVATE(sfx, T)                                         \
     __device__ inline T activate(int32_t activation, T x)        \

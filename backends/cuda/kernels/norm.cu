@@ -5,7 +5,6 @@
 // workspace; the result, a thread an element.
 #include "backends/cuda/kernels/common.cuh"
 
-// Its own namespace: the fake driver of the tests links all kernel files into one library.
 namespace
 {
 

@@ -3,7 +3,6 @@
 // block has a tile of up to 32 columns and a piece of the rows; pieces are joined in order.
 #include "backends/cuda/kernels/common.cuh"
 
-// Its own namespace: the fake driver of the tests links all kernel files into one library.
 namespace
 {
 

@@ -1,14 +1,9 @@
 // Tensor cores by their instructions: 8 x 8 matrices of halves from shared memory into fragments
 // (ldmatrix), and one product of fragments
 // (mma.m16n8k16, sums in f32). What lies in which register of which lane: PTX ISA, "Matrix
-// Fragments for mma.m16n8k16". Compiled for the
-// host, the same functions come from the tests (tests/support/fake_cuda/emulated).
+// Fragments for mma.m16n8k16".
 #ifndef FERRY_BACKENDS_CUDA_KERNELS_TENSOR_CUH_
 #define FERRY_BACKENDS_CUDA_KERNELS_TENSOR_CUH_
-
-#ifndef __CUDACC__
-#include <tensor_core.h>
-#else
 
 // Four matrices, to all lanes of the warp. Lane 8 i + r gives the address of row r of matrix i: 16
 // bytes, a multiple of 16. out[i] gets two
@@ -57,5 +52,4 @@ __device__ inline void multiply_fragments(float (&sums)[4], const uint32_t (&a)[
 #endif
 }
 
-#endif
 #endif

@@ -1,15 +1,10 @@
 // Several neighbouring elements at once, up to 16 bytes an access. args.wide says how many,
 // FY__CUDA_ALIGNED that every operand has them where
-// such an access may go: the host looked at addresses and strides (pack_wide.c), nothing here does
-// but the fake driver's run of this source.
+// such an access may go: the host looked at addresses and strides (pack_wide.c), nothing here does.
 #ifndef FERRY_BACKENDS_CUDA_KERNELS_WIDE_CUH_
 #define FERRY_BACKENDS_CUDA_KERNELS_WIDE_CUH_
 
 #include "backends/cuda/kernels/common.cuh"
-
-#ifndef FY_CHECK_ALIGNED // simt.h has one
-#define FY_CHECK_ALIGNED(pointer, nbytes) ((void)0)
-#endif
 
 // W elements; of more than 16 bytes it is several accesses.
 template <typename E, int W> struct alignas(sizeof(E) * W < 16 ? sizeof(E) * W : 16) pack {
@@ -19,17 +14,13 @@ template <typename E, int W> struct alignas(sizeof(E) * W < 16 ? sizeof(E) * W :
 template <typename E, int W>
 __device__ inline pack<E, W> read_pack(const fy_operand &o, int64_t offset)
 {
-    const E *from = element<E>(o, offset);
-    FY_CHECK_ALIGNED(from, alignof(pack<E, W>));
-    return *(const pack<E, W> *)from;
+    return *(const pack<E, W> *)element<E>(o, offset);
 }
 
 template <typename E, int W>
 __device__ inline void write_pack(const fy_operand &o, int64_t offset, const pack<E, W> &p)
 {
     E *to = element<E>(o, offset);
-    FY_CHECK_ALIGNED(to, alignof(pack<E, W>));
-#ifdef __CUDA_ARCH__
     // Spelt out: left to itself, the compiler merges such a store with the narrow ones of another
     // branch and splits it for that.
     if constexpr (sizeof p >= 16) {
@@ -42,7 +33,6 @@ __device__ inline void write_pack(const fy_operand &o, int64_t offset, const pac
                          : "memory");
         return;
     }
-#endif
     *(pack<E, W> *)to = p;
 }
 
