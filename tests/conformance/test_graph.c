@@ -178,6 +178,8 @@ TS_DEVICE_TEST(tensors_are_destroyed_first)
     ts_ok(fy_graph_replay(graph, NULL));
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(view, (float[]){ 4, 9, 14, 19 }, 4);
+    fy_graph_destroy(graph);
+    fy_graph_destroy(NULL);
 }
 
 TS_DEVICE_TEST(memory_of_destroyed_tensors_is_reused)

@@ -17,7 +17,7 @@ static fy_tensor_t *call(const char *name, size_t nsrc, fy_tensor_t *const *src,
 
 TS_DEVICE_TEST(making_tensors)
 {
-    fy_tensor_t *x = ts_full(ctx->device, FY_DIMS(3), 0);
+    fy_tensor_t *x = ts_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3));
     ts_expect_f32(x, (float[]){ 0, 0, 0 }, 3);
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(2), -1.5, &x));
     ts_expect_f32(x, (float[]){ -1.5f, -1.5f }, 2);

@@ -49,6 +49,7 @@ TS_DEVICE_TEST(a_tensor_is_sent_and_returned)
         fy_tensor_destroy(there);
         fy_tensor_destroy(back);
     }
+    ts_ok(fy_device_wait(peer, FY_FOREVER));
 }
 
 TS_DEVICE_TEST(into_every_layout)
@@ -141,6 +142,7 @@ TS_DEVICE_TEST(invalid_sends_are_refused)
     after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "a send against a guard");
     fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_device_wait(peer, FY_FOREVER));
 }
 
 /* A fault in the source's bytes is detected before they are sent. */
@@ -153,4 +155,5 @@ TS_DEVICE_TEST(bad_bytes_are_not_sent)
     ts_ok(fy_gather(table, ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), good), &rows));
     ts_ok(fy_tensor_send(rows, peer, NULL, &there));
     ts_expect_f32(there, (float[2]){ 1, 2 }, 2);
+    ts_ok(fy_device_wait(peer, FY_FOREVER)); /* has no fault */
 }

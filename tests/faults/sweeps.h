@@ -9,9 +9,9 @@
 static inline void sweep_calls(const char *options, const char *kinds, int most,
                                ts_program_fn program)
 {
-    char words[64];
+    char words[64], *rest;
     snprintf(words, sizeof words, "%s", kinds);
-    for (char *kind = strtok(words, " "); kind; kind = strtok(NULL, " ")) {
+    for (char *kind = strtok_r(words, " ", &rest); kind; kind = strtok_r(NULL, " ", &rest)) {
         fy_status_t want = FY_STATUS_OUT_OF_MEMORY;
         if (strcmp(kind, "launch") == 0) want = FY_STATUS_INTERNAL;
         if (strcmp(kind, "copy") == 0) want = FY_STATUS_IO;

@@ -109,11 +109,8 @@ TS_TEST(every_code_of_cublas_has_a_name)
 
 /* ---- the thirteen fatal codes ---- */
 
-static const int fatal[] = {
-#define X(code) code,
-    FY__CUDA_PROCESS_FATAL_LIST(X)
-#undef X
-};
+/* by hand: the fake driver has the plugin's list */
+static const int fatal[] = { 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911 };
 enum { NFATAL = sizeof fatal / sizeof *fatal };
 
 /* Every later call reports the first cause, at once. */

@@ -40,6 +40,8 @@ for mpi in $(mpis); do
         succeed "$mpi" "$n" "$ddp" all sim:0
         for case in plain accumulate; do succeed "$mpi" "$n" "$ddp" $case host; done
     done
+    if [ "$mpi" = openmpi ]; then n=4; else n=2; fi # the other number
+    takes "$mpi" $n || succeed "$mpi" $n "$ddp" plain sim:0
     start "$mpi" 2 "$ddp" lost host || true
     grep '^kept' "$temp/out" || fail "$mpi ddp lost"
     start "$mpi" 3 "${train[@]}" --dist auto --record "$temp/events" --csv "$temp/losses" --checkpoint "$temp/run.$mpi"

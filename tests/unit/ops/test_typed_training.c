@@ -5,7 +5,7 @@
 
 enum { N = 6 };
 
-/* A norm below the limit changes no bit; no tensor is made. */
+/* A norm below the limit changes no bit. */
 TS_DEVICE_TEST(a_small_norm_is_left_alone)
 {
     float before[N], after[N];

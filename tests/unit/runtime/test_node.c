@@ -135,7 +135,7 @@ static uint64_t g_requests;
 static void add_child_requests(void *user, const char *path, const fy_ledger_totals_t *totals)
 {
     (void)user;
-    if (strncmp(path, "service/", 8) == 0) g_requests += totals->requests;
+    if (strncmp(path, "test/service/", 13) == 0) g_requests += totals->requests;
 }
 
 TS_TEST(figures_of_many_names_add_up)
@@ -143,6 +143,7 @@ TS_TEST(figures_of_many_names_add_up)
     enum { MANY = FY__NODE_CHILDREN + 100 };
     fy_tensor_t *tensor;
     char name[32];
+    fy_device_t *device = ts_open("sim:0"); /* begins the scope "test" */
     fy_scope_t service = fy_scope_begin("service");
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "request %d", i);
@@ -150,15 +151,14 @@ TS_TEST(figures_of_many_names_add_up)
         ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1), &tensor));
         fy_scope_end(scope, 0, NULL);
     }
-    assert_int_equal(ts_ledger("service").requests, MANY);
-    assert_int_equal(ts_ledger("service/(others)").requests, 100);
+    assert_int_equal(ts_ledger("test/service").requests, MANY);
+    assert_int_equal(ts_ledger("test/service/(others)").requests, 100);
     g_requests = 0;
     fy_ledger_walk(add_child_requests, NULL);
     assert_int_equal(g_requests, MANY);
     fy_ledger_walk(NULL, NULL);            /* no function to call */
     ts_ok(fy_budget_set("upload=0/step")); /* a budget uses the name that the program gave */
     fy_scope_t step = fy_scope_begin("step");
-    fy_device_t *device = ts_open("sim:0");
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), &tensor));
     ts_fails(fy_tensor_upload(tensor, device, NULL, &(fy_tensor_t *){ NULL }), REFUSED_BY_GUARD);
     fy_scope_end(step, 0, NULL);

@@ -245,7 +245,7 @@ if [ -e "$fake" ]; then # beside the ring, the driver's copy is measured if a dr
     count 4 '"mode": "pageable"'
 fi
 
-# ---- minibatch: synthetic data; losses of the real ones: tests/golden/check_json.py ----
+# ---- minibatch: synthetic data, then the real ones if present ----
 mkdir "$work/empty"
 expect 1 experiment minibatch --data "$work/empty" --json
 silent out
@@ -258,6 +258,13 @@ says out '"data": "synthetic"' '"data_uploads": 1,' '"data_bytes_up": 36000,'
 count 4 '"bytes_up": 0,'
 says out '"uploads": 1,'
 expect 2 experiment minibatch --runs gd,nothing
+if [ -e "$real_data/airfoil/airfoil_self_noise.dat" ]; then
+    expect 0 experiment minibatch --data "$real_data" --init zero --device sim:0
+    silent err
+    says out "gd: 0.2757 0.2503 0.2465 0.2455 0.2451 0.2451 0.2453 0.2456 0.2462 0.2470"
+    awk '/^  (gd|sgd|mini100|mini10) / { n++; if ($5 < 0.2416 || $5 > 0.260) exit 1 } END { exit n < 4 }' "$work/out" ||
+        fail "a run does not end in [.2416, .260]"
+fi
 
 # ---- rounds and intervals: the same keys in every experiment ----
 for experiment in "roundtrip --iters 1 --size 8" "roundtrip --sweep --iters 1" "vectorize --size 8" "minibatch --runs gd" "link --sizes 4" "link --overlap --steps 1 --compute 1" "batchsize --sizes 2 --steps 1" "parallel --devices 1 --steps 1 --batch 8" "speedups --only 7"; do

@@ -149,7 +149,8 @@ TS_TEST(counts_are_whole_numbers)
                     "-inf -nan null true false [7] [] \"7\" \"\"";
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         expect_count(counts[i], true, strtoull(counts[i], NULL, 10));
-    for (char *other = strtok(others, " "); other; other = strtok(NULL, " "))
+    for (char *rest, *other = strtok_r(others, " ", &rest); other;
+         other = strtok_r(NULL, " ", &rest))
         expect_count(other, false, 0);
 }
 

@@ -28,7 +28,9 @@ static inline fy_layer_t *op_layer(const char *name)
 static inline fy_layer_t *fc(int64_t in, int64_t out)
 {
     fy_layer_t *layer;
-    return fy_layer_linear(in, out, NULL, &layer) == FY_STATUS_OK ? layer : NULL;
+    const fy_status_t status = fy_layer_linear(in, out, NULL, &layer);
+    assert_true(status == FY_STATUS_OK || status == FY_STATUS_OUT_OF_MEMORY);
+    return layer;
 }
 
 /* The result has the input's height and width. */

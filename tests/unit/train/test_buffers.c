@@ -51,7 +51,9 @@ static fy_layer_t *center_layer(void)
     def.shape = keep_shape;
     def.forward = center;
     fy_layer_t *layer;
-    return fy_layer_create(&def, NULL, &layer) == FY_STATUS_OK ? layer : NULL;
+    const fy_status_t status = fy_layer_create(&def, NULL, &layer);
+    assert_true(status == FY_STATUS_OK || status == FY_STATUS_OUT_OF_MEMORY);
+    return layer;
 }
 
 /* center, linear, center: the second one's parameters and buffers lie behind others. */

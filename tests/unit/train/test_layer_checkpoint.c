@@ -26,7 +26,9 @@ static fy_layer_t *maybe_checkpoint(const way_t *way, fy_layer_t *child)
 {
     fy_layer_t *layer;
     if (way->is_plain) return child;
-    return fy_layer_checkpoint(child, &layer) == FY_STATUS_OK ? layer : NULL;
+    const fy_status_t status = fy_layer_checkpoint(child, &layer);
+    assert_true(status == FY_STATUS_OK || !child || status == FY_STATUS_OUT_OF_MEMORY);
+    return layer;
 }
 
 /* Convolution, norm, and what draws random numbers. */

@@ -157,8 +157,8 @@ static double largest_grad(const fy_model_t *model)
 }
 
 /* Lines "MODEL logits FIRST SUM" of ten logits, "MODEL loss - VALUE", "MODEL norms BLOCK SUM" and
- * "MODEL buffers BLOCK SUM". The weights of a sum are 1 or more, so it differs by no less than any
- * one of its terms does. */
+ * "MODEL buffers BLOCK SUM". The weights of a sum are 1 or more: terms that err to one side
+ * differ in it by no less than alone. */
 static void check_model(const char *model)
 {
     static float logits[MAX_LOGITS];
