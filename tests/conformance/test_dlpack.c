@@ -202,6 +202,7 @@ TS_DEVICE_TEST(odd_but_legal_imports)
     foreign.managed.deleter = NULL;
     ts_ok(fy_tensor_from_dlpack(fy_device_host(), &foreign.managed, &x));
     assert_int_equal(ts_info(x).nelem, 0);
+    fy_tensor_destroy(x); /* before `foreign` goes */
 }
 
 /* ---- refusals ---- */
