@@ -481,13 +481,6 @@ char *ts_text_of(const char *path)
     return text;
 }
 
-int ts_count(const char *text, const char *part)
-{
-    int n = 0;
-    for (; (text = strstr(text, part)); text++) n++;
-    return n;
-}
-
 void ts_make_file(char *path)
 {
     const int fd = mkstemp(path);

@@ -153,7 +153,6 @@ void ts_child_ends(pid_t child);
     if (!(condition)) _exit(__LINE__ % 255 + 1)
 /* Reads a text file of less than 4 MiB; free() it. */
 char *ts_text_of(const char *path);
-int ts_count(const char *text, const char *part);
 /* Makes an empty file: replaces the X of "/tmp/name.XXXXXX". */
 void ts_make_file(char *path);
 /* Returns the number of files that this process has open. For use before and after a call that must
