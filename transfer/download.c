@@ -101,7 +101,7 @@ fy_download_t *fy__download_new(const fy_tensor_t *src, fy_dtype_t dtype)
     download->rank = src->rank;
     for (int i = 0; i < src->rank; i++) download->dims[i] = src->dims[i];
     download->nelem = src->nelem;
-    download->taint = src->storage->taint;
+    if (src->nelem) download->taint = src->storage->taint; /* no bytes, no fault of theirs */
     return download;
 }
 

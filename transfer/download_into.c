@@ -130,7 +130,8 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                .stream = device->synchronous ? NULL : device->download,
                                .site = FY__WAIT_DOWNLOAD_INTO } };
     /* known before anything crosses */
-    if (src->storage->taint.poison) return fy__poison_fail(src->storage->taint.poison, what);
+    if (src->nelem && src->storage->taint.poison)
+        return fy__poison_fail(src->storage->taint.poison, what);
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, what));
     FY_TRY(fy__guard_settled(thread,
                              fy__sync_begin(thread, what, FY__WAIT_DOWNLOAD_INTO, 0, &start_ns)));
