@@ -120,8 +120,7 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
         return fy__refuse_gone(what, fy__tensor_is_gone(src) ? "src" : "dst");
     fy_transfer_options_t own;
     FY_TRY(fy__transfer_options_read(what, options, &own));
-    options = &own;
-    FY_TRY(check(dst, src, options));
+    FY_TRY(check(dst, src, &own));
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_download_into"));
@@ -152,9 +151,9 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                       .nbytes = nbytes,
                                       .blocked_ns = into.fetch.blocked_ns,
                                       .point = into.fetch.point,
-                                      .site = options->site,
+                                      .site = own.site,
                                       .caller = __builtin_return_address(0),
-                                      .priority = options->priority,
+                                      .priority = own.priority,
                                   });
         if (dst->contiguous && nbytes == dst->storage->nbytes)
             dst->storage->taint = (fy__taint_t){ 0, 0, 0 };

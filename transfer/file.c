@@ -259,13 +259,12 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
     if (fy__tensor_is_gone(src)) return fy__refuse_gone(file.what, "src");
     fy_transfer_options_t own;
     FY_TRY(fy__transfer_options_read(file.what, options, &own));
-    options = &own;
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, file.what));
-    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
-                                                             : options->dtype;
-    if (src->storage->taint.poison) return fy__poison_fail(src->storage->taint.poison, file.what);
+    const fy_dtype_t dtype = own.dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : own.dtype;
+    if (src->nelem && src->storage->taint.poison)
+        return fy__poison_fail(src->storage->taint.poison, file.what);
     file.nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, file.nbytes, file.what));
     FY_TRY(fy__guard_settled(
@@ -293,9 +292,9 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
                                       .nbytes = file.nbytes,
                                       .blocked_ns = fetch.blocked_ns,
                                       .point = fetch.point,
-                                      .site = options->site,
+                                      .site = own.site,
                                       .caller = __builtin_return_address(0),
-                                      .priority = options->priority,
+                                      .priority = own.priority,
                                   });
     fy__storage_reap(device);
     return status;
