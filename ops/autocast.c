@@ -69,7 +69,7 @@ static bool is_current(const fy__thread_t *thread, const fy__tape_slot_t *slot,
 {
     const fy__recording_t *recording = fy__recording_of(thread, slot->device);
     return slot->low->dtype == dtype && slot->low_again == thread->tape->again &&
-           slot->version == atomic_load_explicit(&tensor->storage->version, memory_order_relaxed) &&
+           slot->version == fy__recording_version(thread, tensor->storage) &&
            (slot->low_is_copy
                 ? slot->low_recording == recording
                 : slot->low->storage->private_memory == (recording ? recording->memory : NULL));

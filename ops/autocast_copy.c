@@ -90,7 +90,7 @@ static fy_status_t prepare(fy__thread_t *thread, const fy__copy_t *copy, bool *o
 }
 
 /* The view, on the tape as the result of a cast. */
-static fy_status_t record(fy_tape_t *tape, uint32_t value, fy_tensor_t *view)
+static fy_status_t record(fy__thread_t *thread, fy_tape_t *tape, uint32_t value, fy_tensor_t *view)
 {
     const fy__op_row_t *row = &fy__op_rows[FY_OP_CAST];
     const fy_cast_attrs_t attrs = { view->dtype };
@@ -100,7 +100,8 @@ static fy_status_t record(fy_tape_t *tape, uint32_t value, fy_tensor_t *view)
     call->nsrc = call->ndst = 1;
     tape->operands[tape->noperands] = (fy__tape_operand_t){ .value = value };
     tape->operands[tape->noperands + 1] = (fy__tape_operand_t){ 0 };
-    fy__tape_kept(tape, &view);
+    tape->given = 0;
+    fy__tape_kept(thread, tape, &view);
     return FY_STATUS_OK;
 }
 
@@ -112,7 +113,7 @@ fy_status_t fy__copy_view(fy__thread_t *thread, const fy_tensor_t *tensor, fy_dt
     bool is_ready;
     *out_view = NULL;
     if (!copy) return FY_STATUS_OK;
-    FY_TRY(fy__tape_check_unwritten(tape, "cast", tensor, fy__tape_find(tape, tensor)));
+    FY_TRY(fy__tape_check_unwritten(thread, tape, "cast", tensor, fy__tape_find(tape, tensor)));
     FY_TRY(prepare(thread, copy, &is_ready));
     if (!is_ready) return FY_STATUS_OK;
     fy_tensor_t *view = fy__tape_hold(thread, tensor);
@@ -124,7 +125,7 @@ fy_status_t fy__copy_view(fy__thread_t *thread, const fy_tensor_t *tensor, fy_dt
     view->storage = copy->low;
     view->data = (char *)copy->low->data + first * 2;
     view->dtype = (uint8_t)dtype;
-    const fy_status_t status = record(tape, fy__tape_find(tape, tensor), view);
+    const fy_status_t status = record(thread, tape, fy__tape_find(tape, tensor), view);
     if (status != FY_STATUS_OK) {
         fy__tensor_free(thread, view);
         return status;

@@ -524,7 +524,7 @@ static __attribute__((noinline)) void end_taped(fy__thread_t *thread, fy_tape_t 
     thread->tape = tape;
     if (!is_recorded) return;
     if (FY_LIKELY(status == FY_STATUS_OK))
-        fy__tape_kept(tape, dst);
+        fy__tape_kept(thread, tape, dst);
     else
         fy__tape_given_up(thread, tape);
 }

@@ -184,21 +184,6 @@ fy_status_t fy__refuse_unwritable(const char *name, unsigned index, const fy_ten
                : fy__tensor_check_writable(dst, name, FY__DST_TEXT(name, index));
 }
 
-/* The bytes from the first to behind the last element. */
-static inline void extent(const fy_tensor_t *tensor, const char **out_begin, const char **out_end)
-{
-    int64_t last = 0;
-    if (FY_LIKELY(tensor->contiguous)) {
-        *out_begin = tensor->data;
-        *out_end = *out_begin + fy__tensor_nbytes(tensor);
-        return;
-    }
-    for (int i = 0; i < tensor->rank; i++) last += (tensor->dims[i] - 1) * tensor->strides[i];
-    *out_begin = tensor->data;
-    *out_end = *out_begin +
-               (tensor->nelem ? (uint64_t)(last + 1) * fy__dtype_sizes[tensor->dtype] : 0);
-}
-
 static bool same_window(const fy_tensor_t *a, const fy_tensor_t *b)
 {
     if (a->data != b->data || a->dtype != b->dtype || a->rank != b->rank) return false;
@@ -224,8 +209,8 @@ static FY_COLD fy_status_t overlapping(const char *name, unsigned index, const f
 static bool overlap(const fy_tensor_t *a, const fy_tensor_t *b)
 {
     const char *a_begin, *a_end, *b_begin, *b_end;
-    extent(a, &a_begin, &a_end);
-    extent(b, &b_begin, &b_end);
+    fy__tensor_extent(a, &a_begin, &a_end);
+    fy__tensor_extent(b, &b_begin, &b_end);
     return a_begin < b_end && b_begin < a_end && a_begin != a_end && b_begin != b_end;
 }
 

@@ -96,7 +96,7 @@ static fy_status_t record(fy__thread_t *thread, attached_t *attached, size_t cou
     const fy__op_row_t row = { .info = attached->info, .gradient = &attached->user_rule.rule };
     FY_TRY(fy__tape_before(thread, tape, &row, count, (const fy_tensor_t *const *)inputs, NULL, 1,
                            &result, out_is_recorded));
-    if (*out_is_recorded) fy__tape_kept(tape, &result);
+    if (*out_is_recorded) fy__tape_kept(thread, tape, &result);
     return FY_STATUS_OK;
 }
 

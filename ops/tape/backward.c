@@ -342,12 +342,12 @@ static FY_COLD fy_status_t refuse_written(const fy__tape_call_t *call,
                    (unsigned long long)operand->version, (unsigned long long)version);
 }
 
-fy_status_t fy__tape_check_saved(const fy__tape_call_t *call, const fy__tape_operand_t *operands)
+fy_status_t fy__tape_check_saved(const fy__thread_t *thread, const fy__tape_call_t *call,
+                                 const fy__tape_operand_t *operands)
 {
     for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++) {
         if (!operands[i].saved || !operands[i].saved->storage) continue;
-        const uint64_t version =
-            atomic_load_explicit(&operands[i].saved->storage->version, memory_order_relaxed);
+        const uint64_t version = fy__recording_version(thread, operands[i].saved->storage);
         if (version != operands[i].version) return refuse_written(call, &operands[i], version);
     }
     return FY_STATUS_OK;
@@ -380,7 +380,7 @@ static fy_status_t run_rule(fy__thread_t *thread, fy_tape_t *tape, uint32_t inde
         is_needed = fy__tape_result_grad(&step, i) != NULL;
     if (!is_needed) return FY_STATUS_OK; /* the loss does not depend on it */
     fy_status_t status = bring_saved(thread, tape, call);
-    if (status == FY_STATUS_OK) status = fy__tape_check_saved(call, operands);
+    if (status == FY_STATUS_OK) status = fy__tape_check_saved(thread, call, operands);
     if (status == FY_STATUS_OK) status = call->rule->run(&step);
     for (uint32_t i = 0; i < step.ntemps; i++) fy__tensor_free(thread, step.temps[i]);
     return status;

@@ -50,15 +50,15 @@ static bool is_watched(const fy_tape_t *tape, const fy__storage_t *storage)
 }
 
 /* Results of this record that the tape alone needs from now on. */
-static bool can_leave(const fy_tape_t *tape, const fy__tape_call_t *call, uint32_t index)
+static bool can_leave(const fy__thread_t *thread, const fy_tape_t *tape,
+                      const fy__tape_call_t *call, uint32_t index)
 {
     const fy__tape_operand_t *operand = &tape->operands[call->first + index];
     const fy_tensor_t *saved = operand->saved;
     if (!saved || !saved->storage || operand->parcel) return false;
     if (saved->storage->nbytes < SMALLEST || saved->storage->device->synchronous) return false;
     /* bytes that were written since are refused by the backward */
-    if (atomic_load_explicit(&saved->storage->version, memory_order_relaxed) != operand->version)
-        return false;
+    if (fy__recording_version(thread, saved->storage) != operand->version) return false;
     if (index >= call->nsrc) return true;
     return operand->value && !(operand->value & FY__TAPE_LEAF) && !is_watched(tape, saved->storage);
 }
@@ -135,7 +135,7 @@ static fy_status_t send_all(fy__thread_t *thread, fy_tape_t *tape, uint32_t call
     for (uint32_t i = call; i < tape->ncalls; i++) {
         const fy__tape_call_t *sender = &tape->calls[i];
         for (uint32_t k = 0; k < (uint32_t)sender->nsrc + sender->ndst; k++)
-            if (can_leave(tape, sender, k))
+            if (can_leave(thread, tape, sender, k))
                 FY_TRY(send(thread, tape, &tape->operands[sender->first + k], first));
     }
     return FY_STATUS_OK;

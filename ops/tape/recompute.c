@@ -92,11 +92,6 @@ static fy_status_t set_states(const fy__tape_again_t *again, fy_tensor_t *const 
     return status;
 }
 
-static uint64_t version_of(const fy_tensor_t *tensor)
-{
-    return atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
-}
-
 /* A handle that stands for the same value on the tape. */
 static fy_tensor_t *hold_valued(fy__thread_t *thread, const fy_tensor_t *tensor)
 {
@@ -112,7 +107,7 @@ static fy_status_t fill_again(fy__thread_t *thread, fy__tape_again_t *again,
 {
     for (size_t i = 0; i < again->ninputs; i++) {
         if (!(again->inputs[i] = hold_valued(thread, inputs[i]))) return FY_STATUS_OUT_OF_MEMORY;
-        again->versions[i] = version_of(inputs[i]);
+        again->versions[i] = fy__recording_version(thread, inputs[i]->storage);
     }
     for (size_t i = 0; i < again->nstates; i++)
         if (!(again->states[i] = fy__tape_hold(thread, states[i]))) return FY_STATUS_OUT_OF_MEMORY;
@@ -299,18 +294,19 @@ fy_status_t fy_tape_recompute(fy_recompute_fn fn, void *user, size_t count,
 
 /* ---- going back ---- */
 
-static fy_status_t check_inputs(const fy__tape_again_t *again)
+static fy_status_t check_inputs(const fy__thread_t *thread, const fy__tape_again_t *again)
 {
     char text[112];
     for (size_t i = 0; i < again->ninputs; i++)
-        if (version_of(again->inputs[i]) != again->versions[i])
-            return FY_FAIL(BUSY,
-                           "tape_backward: tape_recompute runs its function again on %s, whose "
-                           "bytes were written after it was recorded (version %llu, now %llu)\n"
-                           "  Write after backward, or compute a new tensor",
-                           fy__tensor_format(again->inputs[i], text, sizeof text),
-                           (unsigned long long)again->versions[i],
-                           (unsigned long long)version_of(again->inputs[i]));
+        if (fy__recording_version(thread, again->inputs[i]->storage) != again->versions[i])
+            return FY_FAIL(
+                BUSY,
+                "tape_backward: tape_recompute runs its function again on %s, whose "
+                "bytes were written after it was recorded (version %llu, now %llu)\n"
+                "  Write after backward, or compute a new tensor",
+                fy__tensor_format(again->inputs[i], text, sizeof text),
+                (unsigned long long)again->versions[i],
+                (unsigned long long)fy__recording_version(thread, again->inputs[i]->storage));
     return FY_STATUS_OK;
 }
 
@@ -370,7 +366,7 @@ fy_status_t fy__tape_run_again(fy__thread_t *thread, fy_tape_t *tape, uint32_t i
     fy__tape_again_t *again = *again_of(tape, call);
     uint32_t value = 0;
     if (!fy__tape_slot(tape, old)->is_present) return FY_STATUS_OK; /* no gradient reaches it */
-    FY_TRY(check_inputs(again));
+    FY_TRY(check_inputs(thread, again));
     fy__tape_forget_calls(thread, tape, index + 1);
     fy_status_t status = record_again(thread, tape, again, frame, &value);
     if (status == FY_STATUS_OK) status = move_gradient(tape, old, value, values);

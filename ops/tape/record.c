@@ -22,20 +22,20 @@ static FY_COLD fy_status_t refuse_stale(const char *what, const fy_tensor_t *src
 
 /* A source with a gradient must still have the bytes that its value stands for: a write through
  * another view would go unnoticed. */
-static inline fy_status_t check_unwritten(fy_tape_t *tape, const char *what, const fy_tensor_t *src,
-                                          uint32_t value)
+static inline fy_status_t check_unwritten(const fy__thread_t *thread, fy_tape_t *tape,
+                                          const char *what, const fy_tensor_t *src, uint32_t value)
 {
     fy__tape_slot_t *slot = fy__tape_slot(tape, value);
-    const uint64_t version = atomic_load_explicit(&src->storage->version, memory_order_relaxed);
+    const uint64_t version = fy__recording_version(thread, src->storage);
     if (slot->version == FY__TAPE_UNUSED) slot->version = version;
     return FY_LIKELY(slot->version == version) ? FY_STATUS_OK
                                                : refuse_stale(what, src, slot->version, version);
 }
 
-fy_status_t fy__tape_check_unwritten(fy_tape_t *tape, const char *what, const fy_tensor_t *src,
-                                     uint32_t value)
+fy_status_t fy__tape_check_unwritten(const fy__thread_t *thread, fy_tape_t *tape, const char *what,
+                                     const fy_tensor_t *src, uint32_t value)
 {
-    return check_unwritten(tape, what, src, value);
+    return check_unwritten(thread, tape, what, src, value);
 }
 
 static FY_COLD fy_status_t refuse_without_rule(const char *what, const fy_tensor_t *src,
@@ -59,7 +59,8 @@ static FY_COLD fy_status_t refuse_write(const char *what, const fy_tensor_t *dst
 
 /* Sources, then (takes_old) what result 0 was. Which have gradients: bits, those from 31 on as
  * one. */
-static inline fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row, size_t nsrc,
+static inline fy_status_t take_sources(const fy__thread_t *thread, fy_tape_t *tape,
+                                       const fy__op_row_t *row, size_t nsrc,
                                        const fy_tensor_t *const *src, fy_tensor_t *const *dst,
                                        fy__tape_operand_t *operands, uint32_t *out_valued)
 {
@@ -69,8 +70,9 @@ static inline fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row,
         const bool is_known = tensor && tensor->valued && !fy__tensor_is_gone(tensor);
         const uint32_t value = is_known ? fy__tape_find(tape, tensor) : 0;
         operands[i] = (fy__tape_operand_t){ .value = value };
+        if (!value && tensor) FY_TRY(fy__tape_check_other(tape, row->info.name, tensor));
         if (!value) continue;
-        FY_TRY(check_unwritten(tape, row->info.name, tensor, value));
+        FY_TRY(check_unwritten(thread, tape, row->info.name, tensor, value));
         *out_valued |= 1u << (i < 31 ? i : 31);
     }
     if (row->gradient && row->gradient->takes_old) {
@@ -132,15 +134,19 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
     if (rule && rule->takes_old && !dst[0]) return FY_STATUS_OK; /* the dispatcher will refuse it */
     FY_TRY(make_room(tape, nsources + (uint32_t)ndst, (uint32_t)ndst, row->info.attrs_nbytes));
     fy__tape_operand_t *operands = tape->operands + tape->noperands;
-    FY_TRY(take_sources(tape, row, nsrc, src, dst, operands, &valued));
+    FY_TRY(take_sources(thread, tape, row, nsrc, src, dst, operands, &valued));
     bool writes_valued = false;
+    tape->given = 0;
     for (size_t j = 0; j < ndst; j++) {
         if (FY_UNLIKELY(tape->again != NULL) && dst[j] && row->info.inout >> (j < 31 ? j : 31) & 1)
             FY_TRY(fy__tape_check_state(thread, tape, row->info.name, dst[j]));
         const uint32_t value = dst[j] ? fy__tape_find(tape, dst[j]) : 0;
         if (value && fy__tape_slot(tape, value)->is_leaf)
             return refuse_write(row->info.name, dst[j]);
-        writes_valued |= value != 0;
+        if (dst[j] && !value && row->info.inout >> (j < 31 ? j : 31) & 1)
+            FY_TRY(fy__tape_check_other(tape, row->info.name, dst[j]));
+        writes_valued |= value != 0 || (dst[j] && fy__tape_is_written(tape, dst[j]));
+        if (dst[j]) tape->given |= 1u << (j < 31 ? j : 31);
         operands[nsources + j] = (fy__tape_operand_t){ 0 };
     }
     if (!valued && !writes_valued) return FY_STATUS_OK;
@@ -158,6 +164,7 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
                                .attrs = (tape->nattrs + ATTRS_STEP - 1) / ATTRS_STEP * ATTRS_STEP };
     *out_is_recorded = true;
     if (!call->rule) return FY_STATUS_OK; /* what is overwritten becomes a constant */
+    if (FY_UNLIKELY(tape->given)) FY_TRY(fy__tape_written_room(tape, (uint32_t)ndst));
     if (attrs) memcpy(tape->attrs + call->attrs, attrs, row->info.attrs_nbytes);
     tape->nattrs = call->attrs + (uint32_t)row->info.attrs_nbytes;
     fy_status_t status =
@@ -168,22 +175,24 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
     return status;
 }
 
-void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst)
+void fy__tape_kept(fy__thread_t *thread, fy_tape_t *tape, fy_tensor_t *const *dst)
 {
     const fy__tape_call_t *call = &tape->calls[tape->ncalls];
     fy__tape_operand_t *results = tape->operands + call->first + call->nsrc;
     const uint32_t maker = call->row ? tape->ncalls + 1 : 0;
     for (uint32_t j = 0; j < call->ndst; j++) {
-        const uint64_t version =
-            atomic_load_explicit(&dst[j]->storage->version, memory_order_relaxed);
+        const uint64_t version = fy__recording_version(thread, dst[j]->storage);
         if (call->rule && results[j].saved) {
-            fy__tape_save_result(&results[j], j == 0 ? maker : 0, dst[j]);
+            fy__tape_save_result(&results[j], j == 0 ? maker : 0, dst[j], version);
         }
         if (!call->rule || !fy__tape_is_float(dst[j]->dtype) ||
             (call->rule->constant_dsts >> (j < 31 ? j : 31) & 1)) {
             dst[j]->valued = false;
+            dst[j]->value = 0;
+            if (tape->nwritten) fy__tape_wrote_constant(thread, tape, dst[j]);
             continue;
         }
+        if (tape->given >> (j < 31 ? j : 31) & 1) fy__tape_wrote(tape, dst[j], version);
         fy__tape_slot_t *slot = &tape->values[tape->nvalues];
         fy__tape_slot_make(slot, dst[j]);
         slot->version = version;
@@ -238,14 +247,15 @@ fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__
     fy_tape_t *tape = thread->tape;
     const uint32_t value = fy__tape_find(tape, src);
     if (!value) return FY_STATUS_OK;
-    FY_TRY(check_unwritten(tape, view_names[kind], src, value));
+    FY_TRY(check_unwritten(thread, tape, view_names[kind], src, value));
     FY_TRY(make_room(tape, 2, 1, sizeof *attrs));
     fy__tape_call_t *call = fy__tape_next_call(tape, &fy__tape_view_rules[kind], view_names[kind],
                                                attrs, sizeof *attrs);
     call->nsrc = call->ndst = 1;
     tape->operands[tape->noperands] = (fy__tape_operand_t){ .value = value };
     tape->operands[tape->noperands + 1] = (fy__tape_operand_t){ 0 };
-    fy__tape_kept(tape, &view);
+    tape->given = 0;
+    fy__tape_kept(thread, tape, &view);
     if (!(value & FY__TAPE_LEAF)) {
         fy__tape_slot_t *slot = &tape->values[tape->nvalues - 1];
         slot->maker = fy__tape_slot(tape, value)->maker;

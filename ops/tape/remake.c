@@ -51,7 +51,7 @@ fy_status_t fy__tape_save(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operan
 {
     fy__tape_slot_t *slot = result_slot(tape, operand->value);
     if (!(operand->saved = fy__tape_blank(thread))) return FY_STATUS_OUT_OF_MEMORY;
-    operand->version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
+    operand->version = fy__recording_version(thread, tensor->storage);
     operand->maker = slot ? slot->maker : 0;
     if (operand->maker)
         describe(operand->saved, tensor);
@@ -61,9 +61,10 @@ fy_status_t fy__tape_save(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operan
     return FY_STATUS_OK;
 }
 
-void fy__tape_save_result(fy__tape_operand_t *result, uint32_t maker, const fy_tensor_t *tensor)
+void fy__tape_save_result(fy__tape_operand_t *result, uint32_t maker, const fy_tensor_t *tensor,
+                          uint64_t version)
 {
-    result->version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
+    result->version = version;
     result->maker = maker;
     if (maker)
         describe(result->saved, tensor);
@@ -134,7 +135,7 @@ static fy_status_t make(fy__thread_t *thread, fy_tape_t *tape, fy__tape_call_t *
         FY_TRY(fy__tape_bring(thread, tape, &operands[i]));
         src[i] = operands[i].saved;
     }
-    FY_TRY(fy__tape_check_saved(call, operands));
+    FY_TRY(fy__tape_check_saved(thread, call, operands));
     fy_status_t status = call->row->info.op == FY_OP_BATCH_NORM ? make_statistics(operands, dst)
                                                                 : FY_STATUS_OK;
     if (status == FY_STATUS_OK)
@@ -167,7 +168,7 @@ fy_status_t fy__tape_bring(fy__thread_t *thread, fy_tape_t *tape, fy__tape_opera
     fy__storage_retain(storage);
     saved->storage = storage;
     saved->data = (char *)saved->storage->data + (uintptr_t)saved->data;
-    operand->version = atomic_load_explicit(&saved->storage->version, memory_order_relaxed);
+    operand->version = fy__recording_version(thread, saved->storage);
     return FY_STATUS_OK;
 }
 

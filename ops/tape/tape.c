@@ -144,6 +144,7 @@ static void forget_record(fy__thread_t *thread, fy_tape_t *tape)
     for (uint32_t i = 0; i < tape->nvalues; i++) free_slot(thread, &tape->values[i]);
     tape->nvalues = 0;
     tape->nparcels = tape->nsegments = tape->ahead = 0;
+    fy__tape_forget_written(thread, tape);
 }
 
 void fy__tape_stop(fy__thread_t *thread, const fy_tape_t *tape)
@@ -204,6 +205,7 @@ void fy_tape_destroy(fy_tape_t *tape)
     free(tape->attrs);
     free(tape->parcels);
     free(tape->segments);
+    free(tape->written);
     free(tape);
     atomic_fetch_sub(&ntapes, 1);
     fy__watch_release(FY__WATCH_TAPE);

@@ -1,7 +1,8 @@
 /* The internals of a tape. `calls` has the calls in order; `values` (of this record) and `leaves`
  * (watched permanently) have a slot for each tensor with a gradient. A tensor has the number of its
  * slot, so there is no search and no lock.
- * tape.c: handles, watching, beginning · record.c: the record of a call · backward.c: the backward
+ * tape.c: handles, watching, beginning · record.c: the record of a call · written.c: writes that
+ * other handles would not know of · backward.c: the backward
  * pass · recompute.c: functions that run again in it · remake.c: cheap ops that do · offload.c:
  * saved bytes on the host · attach.c: results from elsewhere · rules_*.c: one rule per op;
  * rules_registered.c: the rules of users. */
@@ -68,6 +69,13 @@ typedef struct fy__tape_call {
     fy_tensor_t *made;            /* that result, once it is; ours, in no scope */
 } fy__tape_call_t;
 
+/* Bytes [begin, end) of a storage that recorded calls wrote; `version`: after the last of them. */
+typedef struct fy__tape_written {
+    fy__storage_t *storage; /* a reference: its bytes are no other tensor's meanwhile */
+    const char *begin, *end;
+    uint64_t version;
+} fy__tape_written_t;
+
 /* Bytes on the host. */
 typedef struct fy__tape_parcel fy__tape_parcel_t;
 
@@ -94,6 +102,9 @@ struct fy_tape {
     uint32_t nlows;                /* slots with an autocast */
     fy__copy_t copies[FY__COPIES]; /* fy_autocast_keep */
     uint32_t ncopies;
+    fy__tape_written_t *written; /* written.c */
+    uint32_t nwritten, written_room;
+    uint32_t given; /* of the next call: results that were there before, those from 31 on as one */
     uint32_t leaves_room, values_room, operands_room, calls_room, attrs_room;
 };
 
@@ -164,7 +175,8 @@ fy_status_t fy__tape_go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t fir
                              fy__frame_t *frame, fy_status_t status);
 
 /* BUSY if an operand that the call saved was written since. */
-fy_status_t fy__tape_check_saved(const fy__tape_call_t *call, const fy__tape_operand_t *operands);
+fy_status_t fy__tape_check_saved(const fy__thread_t *thread, const fy__tape_call_t *call,
+                                 const fy__tape_operand_t *operands);
 
 /* ---- ready.c ---- */
 
@@ -182,7 +194,8 @@ void fy__tape_ready_end(fy_tape_t *tape);
 fy_status_t fy__tape_save(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operand_t *operand,
                           const fy_tensor_t *tensor);
 /* The same for a result for which there is a blank. */
-void fy__tape_save_result(fy__tape_operand_t *result, uint32_t maker, const fy_tensor_t *tensor);
+void fy__tape_save_result(fy__tape_operand_t *result, uint32_t maker, const fy_tensor_t *tensor,
+                          uint64_t version);
 /* Before the next call: if it is cheap enough, sets its row and saves what running it again
  * takes. */
 fy_status_t fy__tape_save_for_maker(fy__thread_t *thread, fy_tape_t *tape,
@@ -219,6 +232,27 @@ void fy__tape_again_free(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_c
 fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *tape,
                                  const char *what, const fy_tensor_t *dst);
 
+/* ---- written.c ---- */
+
+/* BUSY if `tensor`, which has no value on the tape, has bytes that a recorded call wrote through
+ * another handle; `what` reads them. */
+fy_status_t fy__tape_check_other_slow(const fy_tape_t *tape, const char *what,
+                                      const fy_tensor_t *tensor);
+static inline fy_status_t fy__tape_check_other(const fy_tape_t *tape, const char *what,
+                                               const fy_tensor_t *tensor)
+{
+    return FY_LIKELY(!tape->nwritten) ? FY_STATUS_OK
+                                      : fy__tape_check_other_slow(tape, what, tensor);
+}
+/* Whether recorded calls wrote to bytes of `tensor`. */
+bool fy__tape_is_written(const fy_tape_t *tape, const fy_tensor_t *tensor);
+/* Room for `more` calls of fy__tape_wrote: a recorded call has written to `dst`. */
+fy_status_t fy__tape_written_room(fy_tape_t *tape, uint32_t more);
+void fy__tape_wrote(fy_tape_t *tape, const fy_tensor_t *dst, uint64_t version);
+/* A call that has no gradient has written to `dst`. */
+void fy__tape_wrote_constant(fy__thread_t *thread, fy_tape_t *tape, const fy_tensor_t *dst);
+void fy__tape_forget_written(fy__thread_t *thread, fy_tape_t *tape);
+
 /* ---- attach.c ---- */
 
 /* Frees the rule of the call, if fy_tape_attach made it. */
@@ -234,8 +268,8 @@ fy__tape_call_t *fy__tape_next_call(fy_tape_t *tape, const fy__tape_rule_t *rule
                                     const void *attrs, size_t attrs_nbytes);
 
 /* BUSY if a source on the tape has other bytes than when the tape saw it first. */
-fy_status_t fy__tape_check_unwritten(fy_tape_t *tape, const char *what, const fy_tensor_t *src,
-                                     uint32_t value);
+fy_status_t fy__tape_check_unwritten(const fy__thread_t *thread, fy_tape_t *tape, const char *what,
+                                     const fy_tensor_t *src, uint32_t value);
 
 struct fy__op_row;
 /* Before a call: checks that it may be recorded, makes room, and saves what it is going to write
@@ -244,7 +278,7 @@ struct fy__op_row;
 fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const struct fy__op_row *row,
                             size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
                             size_t ndst, fy_tensor_t *const *dst, bool *out_is_recorded);
-void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst);
+void fy__tape_kept(fy__thread_t *thread, fy_tape_t *tape, fy_tensor_t *const *dst);
 void fy__tape_given_up(fy__thread_t *thread, fy_tape_t *tape);
 
 #endif

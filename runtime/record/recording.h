@@ -116,6 +116,14 @@ fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storag
                                uint32_t *out_slot);
 /* How often the calls so far write the storage. */
 uint32_t fy__recording_writes(const fy__recording_t *recording, const fy__storage_t *storage);
+/* The storage's version for the calls of this thread: a recording's writes have not advanced it. */
+static inline uint64_t fy__recording_version(const fy__thread_t *thread,
+                                             const fy__storage_t *storage)
+{
+    const uint64_t version = atomic_load_explicit(&storage->version, memory_order_relaxed);
+    const fy__recording_t *recording = fy__recording_of(thread, storage->device);
+    return recording ? version + fy__recording_writes(recording, storage) : version;
+}
 /* Replays make the copy current. False: there are FY__COPIES already. */
 bool fy__recording_keep(fy__recording_t *recording, const fy__copy_t *copy);
 /* Appends a launch with copies of its operands and attributes. cause NULL: it cannot fault. */

@@ -25,6 +25,7 @@ FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
     }
     tensor->handle.kind = FY__HANDLE_TENSOR;
     tensor->named = tensor->valued = tensor->read_only = false;
+    tensor->value = 0;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }

@@ -23,7 +23,7 @@ struct fy_tensor {
     void *data; /* first element, on the storage's device */
     uint64_t nelem;
     int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK]; /* the first `rank` are set */
-    uint64_t value;                                  /* on a tape: tape.h */
+    uint64_t value; /* `valued`: on a tape (tape.h); else of a view: fy__tensor_seen */
     /* Set if `named`, so creating and destroying a tensor does not touch this cache line. */
     char name[32];
 };
@@ -69,6 +69,29 @@ static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor)
     return tensor->nelem * fy__dtype_sizes[tensor->dtype];
 }
 
+/* The bytes from the first to behind the last element. */
+static inline void fy__tensor_extent(const fy_tensor_t *tensor, const char **out_begin,
+                                     const char **out_end)
+{
+    int64_t last = 0;
+    if (__builtin_expect(tensor->contiguous, 1)) {
+        *out_begin = tensor->data;
+        *out_end = *out_begin + fy__tensor_nbytes(tensor);
+        return;
+    }
+    for (int i = 0; i < tensor->rank; i++) last += (tensor->dims[i] - 1) * tensor->strides[i];
+    *out_begin = tensor->data;
+    *out_end = *out_begin +
+               (tensor->nelem ? (uint64_t)(last + 1) * fy__dtype_sizes[tensor->dtype] : 0);
+}
+/* For a view without a value on the tape: the version of its bytes when it was made, if no tape
+ * recorded then; what was written before is a constant for it. Else 0. */
+static inline uint64_t fy__tensor_seen(const fy_tensor_t *tensor)
+{
+    return tensor->valued || tensor == &fy__tensor_slot_of(tensor->storage)->first ? 0
+                                                                                   : tensor->value;
+}
+
 /* Checks rank and dims and computes both products; INVALID_ARGUMENT names the call `what` and the
  * number that is wrong. */
 fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims,
@@ -84,6 +107,7 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     thread->free_tensors = (fy_tensor_t *)tensor->handle.next;
     thread->nfree_tensors--;
     tensor->named = tensor->valued = tensor->read_only = false;
+    tensor->value = 0;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }

@@ -1,0 +1,76 @@
+/* Bytes that recorded calls wrote into tensors that were there before, such as a slice of a buffer.
+ * Such a result has a gradient through the handle that the call got, and through views made of it
+ * since. Through any other handle on its bytes it would be a constant, so reading them is refused.
+ * A view made since, but while the tape paused, is meant to be a constant. Next: record.c. */
+#include "ops/tape/tape.h"
+
+static fy__tape_written_t *find(const fy_tape_t *tape, const fy__storage_t *storage)
+{
+    for (uint32_t i = 0; i < tape->nwritten; i++)
+        if (tape->written[i].storage == storage) return &tape->written[i];
+    return NULL;
+}
+
+/* Such bytes that `tensor` has; NULL: none. */
+static fy__tape_written_t *find_in(const fy_tape_t *tape, const fy_tensor_t *tensor)
+{
+    const char *begin, *end;
+    fy__tape_written_t *written = find(tape, tensor->storage);
+    fy__tensor_extent(tensor, &begin, &end);
+    return written && begin < written->end && written->begin < end ? written : NULL;
+}
+
+FY_COLD fy_status_t fy__tape_check_other_slow(const fy_tape_t *tape, const char *what,
+                                              const fy_tensor_t *tensor)
+{
+    char text[112];
+    const fy__tape_written_t *written = fy__tensor_is_gone(tensor) ? NULL : find_in(tape, tensor);
+    if (!written || fy__tensor_seen(tensor) >= written->version) return FY_STATUS_OK;
+    return FY_FAIL(BUSY,
+                   "%s: bytes of %s were written by a recorded call through another handle, so its "
+                   "gradient would be lost\n  Read them through the handle that was written or a "
+                   "view of it made since; join parts by fy_concat or fy_stack",
+                   what, fy__tensor_format(tensor, text, sizeof text));
+}
+
+bool fy__tape_is_written(const fy_tape_t *tape, const fy_tensor_t *tensor)
+{
+    return tape->nwritten && find_in(tape, tensor);
+}
+
+fy_status_t fy__tape_written_room(fy_tape_t *tape, uint32_t more)
+{
+    return fy__tape_grow((void **)&tape->written, &tape->written_room, tape->nwritten, more,
+                         sizeof *tape->written);
+}
+
+void fy__tape_wrote(fy_tape_t *tape, const fy_tensor_t *dst, uint64_t version)
+{
+    const char *begin, *end;
+    fy__storage_t *storage = dst->storage;
+    fy__tape_written_t *written = find(tape, storage);
+    fy__tensor_extent(dst, &begin, &end);
+    if (!written) {
+        written = &tape->written[tape->nwritten++];
+        fy__storage_retain(storage);
+        *written = (fy__tape_written_t){ storage, begin, end, 0 };
+    }
+    if (begin < written->begin) written->begin = begin;
+    if (end > written->end) written->end = end;
+    written->version = version;
+}
+
+void fy__tape_wrote_constant(fy__thread_t *thread, fy_tape_t *tape, const fy_tensor_t *dst)
+{
+    const char *begin, *end;
+    fy__tape_written_t *written = find(tape, dst->storage);
+    fy__tensor_extent(dst, &begin, &end);
+    if (!written || !dst->contiguous || begin > written->begin || end < written->end) return;
+    fy__storage_release(thread, written->storage);
+    *written = tape->written[--tape->nwritten];
+}
+
+void fy__tape_forget_written(fy__thread_t *thread, fy_tape_t *tape)
+{
+    while (tape->nwritten) fy__storage_release(thread, tape->written[--tape->nwritten].storage);
+}
