@@ -332,6 +332,30 @@ TS_DEVICE_TEST(test_backward)
     fy_model_destroy(model);
 }
 
+/* Whatever an op on the whole block left there, such as clipping by a norm that is NaN. */
+TS_DEVICE_TEST(test_backward_replaces_all_of_the_block)
+{
+    static const char *const names[] = { "linear", "lenet", "mnist2018" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        fy_model_t *model = open_model(ctx, names[i], 3);
+        const fy_model_info_t info = model_info(model);
+        const fy_tensor_info_t block = ts_info(info.grads);
+        fy_tensor_t *y, *loss;
+        fy_tape_t *tape = watch(model);
+        ts_ok(fy_fill(info.grads, NAN));
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_model_forward(
+            model, i ? noise(ctx, FY_DIMS(2, 28, 28, 1)) : noise(ctx, FY_DIMS(2, 5)), &y));
+        ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+        ts_ok(fy_model_backward(model, tape, loss, NULL));
+        float *grads = bytes_of(info.grads);
+        for (uint64_t k = 0; k < block.nelem; k++) assert_true(isfinite(grads[k]));
+        free(grads);
+        fy_tape_destroy(tape);
+        fy_model_destroy(model);
+    }
+}
+
 TS_DEVICE_TEST(test_refusals)
 {
     fy_model_t *model = open_model(ctx, "lenet", 1);
