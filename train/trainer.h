@@ -25,8 +25,8 @@ typedef struct fyt_trainer {
     /* f32, on the device: loss times samples, since it was last asked for */
     fy_tensor_t *loss_sum;
     double interval_samples; /* that are in it */
-    /* seeds of backward: 1 / accumulate, and 1 / what is left at the end of an epoch; with replicas
-     * times the share of this rank's samples in a batch, [1] in the last batch of an epoch */
+    /* seeds of backward: the share of this rank's samples of a batch in those of the update;
+     * [1]: in the last group of an epoch, [1][1]: for its last batch. [0][1] is not used */
     fy_tensor_t *share[2][2];
 
     fy_graph_t *graph; /* of one full batch; NULL until it is recorded */

@@ -18,33 +18,34 @@ fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *targ
     return FYT_FAIL(INVALID_ARGUMENT, "train: there is no loss %d", (int)kind);
 }
 
-/* A seed for backward so that `count` batches together weigh as much as one; made once, so that no
+/* A seed for backward: the share of `own` samples in the `all` of an update; made once, so that no
  * step fills one with 1. */
-static fy_status_t make_share(fyt_trainer_t *trainer, int64_t count, fyt_rows_t rows,
+static fy_status_t make_share(fyt_trainer_t *trainer, int64_t own, int64_t all,
                               fy_tensor_t **out_share)
 {
     fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
-    *out_share = NULL;
-    if (count < 1) return FY_STATUS_OK;
     FY_TRY(fy_tensor_query(trainer->info.values, &values));
-    return fy_full(trainer->info.device, values.dtype, 0, NULL,
-                   (double)rows.own / (double)rows.all / (double)count, out_share);
+    return fy_full(trainer->info.device, values.dtype, 0, NULL, (double)own / (double)all,
+                   out_share);
+}
+
+/* Batches of an epoch that are before its last group. */
+static int64_t before_last_group(const fyt_trainer_t *trainer)
+{
+    const int64_t group = trainer->options->accumulate, last = trainer->data.steps - 1;
+    return last - last % group;
 }
 
 static fy_status_t make_shares(fyt_trainer_t *trainer)
 {
     const fy_loader_info_t *data = &trainer->data;
-    const int64_t group = trainer->options->accumulate, left = data->steps % group;
     const fyt_rows_t full = fyt_rows_of(data, 0), last = fyt_rows_of(data, data->steps - 1);
-    FY_TRY(make_share(trainer, group, full, &trainer->share[0][0]));
-    FY_TRY(make_share(trainer, left, full, &trainer->share[1][0]));
-    if (data->shards == 1) { /* a batch counts as one, however long it is */
-        trainer->share[0][1] = trainer->share[0][0];
-        trainer->share[1][1] = trainer->share[1][0];
-        return FY_STATUS_OK;
-    }
-    FY_TRY(make_share(trainer, group, last, &trainer->share[0][1]));
-    return make_share(trainer, left, last, &trainer->share[1][1]);
+    const int64_t others = data->steps - 1 - before_last_group(trainer);
+    const int64_t all = others * full.all + last.all; /* of the last group */
+    FY_TRY(make_share(trainer, full.own, trainer->options->accumulate * full.all,
+                      &trainer->share[0][0]));
+    FY_TRY(make_share(trainer, full.own, all, &trainer->share[1][0]));
+    return make_share(trainer, last.own, all, &trainer->share[1][1]);
 }
 
 fy_status_t fyt_step_prepare(fyt_trainer_t *trainer)
@@ -200,9 +201,7 @@ static fy_status_t replay(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y
 static fy_status_t run(fyt_trainer_t *trainer)
 {
     const int64_t group = trainer->options->accumulate, place = trainer->epoch_step % group;
-    /* batches of this epoch that are in full groups */
-    const int64_t whole = trainer->data.steps - trainer->data.steps % group;
-    const int is_short = trainer->epoch_step >= whole;
+    const int is_last_group = trainer->epoch_step >= before_last_group(trainer);
     const int is_end = trainer->epoch_step == trainer->data.steps - 1;
     const int is_last = place == group - 1 || is_end;
     const fyt_rows_t rows = fyt_rows_of(&trainer->data, trainer->epoch_step);
@@ -221,8 +220,8 @@ static fy_status_t run(fyt_trainer_t *trainer)
     if (trainer->options->graph && trainer->batches > 0 && info.dims[0] == trainer->data.batch)
         FY_TRY(replay(trainer, x, y, info.dims[0]));
     else
-        FY_TRY(compute(trainer, x, y, info.dims[0], trainer->share[is_short][is_end], place == 0,
-                       is_last));
+        FY_TRY(compute(trainer, x, y, info.dims[0], trainer->share[is_last_group][is_end],
+                       place == 0, is_last));
     trainer->interval_samples += (double)rows.all;
     trainer->samples += (uint64_t)rows.all;
     trainer->batches++;

@@ -63,9 +63,10 @@ typedef struct fy_train_replicas {
 
 typedef struct fy_train_options {
     size_t struct_size;
-    int64_t epochs;     /* of the loader, counted from its position: a new one starts at 0 */
-    int64_t accumulate; /* batches for each update, 1 or more */
-    int keep;           /* checkpoints in the folder */
+    int64_t epochs; /* of the loader, counted from its position: a new one starts at 0 */
+    /* batches for each update, 1 or more: as one batch of all of their samples */
+    int64_t accumulate;
+    int keep; /* checkpoints in the folder */
     fy_loss_kind_t loss;
     int64_t max_steps;             /* 0: the number of steps of the epochs */
     const fy_schedule_t *schedule; /* NULL: the optimizer's lr stays */

@@ -263,27 +263,35 @@ TS_DEVICE_TEST(test_schedules_in_graphs)
     }
 }
 
-/* Two batches of 8 and one update equal one batch of 16, also where an epoch ends with an odd
- * batch. */
+/* Batches of one update equal one batch of all their samples, also where an epoch ends with a
+ * smaller group, or with a smaller batch. */
 TS_DEVICE_TEST(test_accumulation)
 {
-    setup_t large = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 16),
-            small = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
-    large.loader.shuffle = small.loader.shuffle = 0;
-    large.options.epochs = small.options.epochs = 2;
-    small.options.accumulate = 2;
-    run(ctx, &large);
-    run(ctx, &small);
-    assert_int_equal(small.result.steps, large.result.steps);
-    assert_int_equal(small.nlosses, large.nlosses);
-    for (size_t i = 0; i < large.nlosses; i++)
-        assert_true(fabs(large.losses[i] - small.losses[i]) < 1e-5);
-    const fy_tensor_t *values = model_info(large.net).values;
-    float *a = bytes_of(values), *b = bytes_of(model_info(small.net).values);
-    for (uint64_t i = 0; i < ts_info(values).nelem; i++) assert_true(fabsf(a[i] - b[i]) < 1e-5F);
-    free(a), free(b);
-    tear_down(&large);
-    tear_down(&small);
+    static const struct {
+        int64_t samples, batch, accumulate;
+    } cases[] = { { 40, 8, 2 }, { 22, 8, 3 }, { 22, 4, 6 }, { 22, 21, 2 }, { 45, 8, 4 } };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const int64_t batch = cases[c].batch, samples = cases[c].samples,
+                      all = batch * cases[c].accumulate;
+        setup_t large = begin("mlp", FY_LOSS_CROSS_ENTROPY, samples, all < samples ? all : samples),
+                small = begin("mlp", FY_LOSS_CROSS_ENTROPY, samples, batch);
+        large.loader.shuffle = small.loader.shuffle = 0;
+        large.options.epochs = small.options.epochs = 2;
+        small.options.accumulate = cases[c].accumulate;
+        run(ctx, &large);
+        run(ctx, &small);
+        assert_int_equal(small.result.steps, large.result.steps);
+        assert_int_equal(small.nlosses, large.nlosses);
+        for (size_t i = 0; i < large.nlosses; i++)
+            assert_true(fabs(large.losses[i] - small.losses[i]) < 1e-5);
+        const fy_tensor_t *values = model_info(large.net).values;
+        float *a = bytes_of(values), *b = bytes_of(model_info(small.net).values);
+        for (uint64_t i = 0; i < ts_info(values).nelem; i++)
+            assert_true(fabsf(a[i] - b[i]) < 1e-5F);
+        free(a), free(b);
+        tear_down(&large);
+        tear_down(&small);
+    }
 }
 
 static volatile int stop;
