@@ -34,6 +34,35 @@ static fy_status_t norm_of_all(size_t count, fy_tensor_t *const *grads, fy_tenso
     return fy_norm(all, 0, NULL, 0, out_norm);
 }
 
+/* In f32, or in f64 if one of them is f64: the norm of f16 gradients need not fit into f16. Others
+ * are the gradients themselves. */
+static fy_status_t widen(size_t count, fy_tensor_t *const *grads, fy_tensor_t **wide)
+{
+    fy_dtype_t dtype = FY_DTYPE_F32;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    for (size_t i = 0; i < count; i++) {
+        FY_TRY(fy_tensor_query(grads[i], &info));
+        if (info.dtype == FY_DTYPE_F64) dtype = FY_DTYPE_F64;
+    }
+    for (size_t i = 0; i < count; i++) {
+        FY_TRY(fy_tensor_query(grads[i], &info));
+        const int is_half = info.dtype == FY_DTYPE_F16 || info.dtype == FY_DTYPE_BF16;
+        wide[i] = grads[i];
+        if (is_half || (info.dtype == FY_DTYPE_F32 && dtype != FY_DTYPE_F32))
+            FY_TRY(fy_cast(grads[i], dtype, &wide[i]));
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t narrow(fy_tensor_t *wide, fy_tensor_t *grad)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    if (wide == grad) return FY_STATUS_OK;
+    FY_TRY(fy_tensor_query(grad, &info));
+    const fy_cast_attrs_t attrs = { info.dtype };
+    return fy_op_call(FY_OP_CAST, 1, &wide, &attrs, sizeof attrs, 1, &grad);
+}
+
 fy_status_t fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double max_norm,
                                fy_tensor_t **out_norm)
 {
@@ -42,17 +71,21 @@ fy_status_t fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double m
     if (!(max_norm > 0))
         return FYT_FAIL(INVALID_ARGUMENT, "grads_clip_norm: max_norm is %g; it must be above 0",
                         max_norm);
-    fy_tensor_t **norms = calloc(count, sizeof *norms), *norm = NULL;
-    if (!norms)
+    fy_tensor_t **handles = calloc(2 * count, sizeof *handles), *norm = NULL;
+    if (!handles)
         return FYT_FAIL(OUT_OF_MEMORY, "grads_clip_norm: no host memory for %zu handles", count);
     fy_scope_t scope = fy_scope_begin("clip");
-    fy_status_t status = norm_of_all(count, grads, norms, &norm);
-    for (size_t i = 0; status == FY_STATUS_OK && i < count; i++)
-        status = fy_clip_by_norm(grads[i], norm, max_norm);
+    fy_tensor_t **wide = handles + count;
+    fy_status_t status = widen(count, grads, wide);
+    if (status == FY_STATUS_OK) status = norm_of_all(count, wide, handles, &norm);
+    for (size_t i = 0; status == FY_STATUS_OK && i < count; i++) {
+        status = fy_clip_by_norm(wide[i], norm, max_norm);
+        if (status == FY_STATUS_OK) status = narrow(wide[i], grads[i]);
+    }
     const int gives = status == FY_STATUS_OK && out_norm;
     if (gives) *out_norm = norm;
     fy_scope_end(scope, gives ? 1 : 0, &norm);
-    free(norms);
+    free(handles);
     return status;
 }
 

@@ -150,8 +150,9 @@ FY_API void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, co
 
 /* Clips so that the 2-norm of all gradients together is at most max_norm: g *= min(1, max_norm /
  * (norm + 1e-6)), as PyTorch. Call it between backward and step. In place, on the device, without a
- * download.
- * *out_norm (may be NULL) is the norm before, f32 or f64, rank 0, on the device. Fails:
+ * download. Computes in f32, or in f64 if a gradient is f64, on copies of gradients of other
+ * dtypes.
+ * *out_norm (may be NULL) is the norm before, in that dtype, rank 0, on the device. Fails:
  * INVALID_ARGUMENT (max_norm not above 0). */
 FY_API_STATUS fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double max_norm,
                                  fy_tensor_t **out_norm);

@@ -229,6 +229,35 @@ TS_DEVICE_TEST(gradients_are_clipped)
     ts_fails(fy_grads_clip_value(2, grads, NAN), INVALID_ARGUMENT);
 }
 
+/* Their norm, 120000, is no f16; of one dtype and of two. */
+TS_DEVICE_TEST(half_gradients_are_clipped)
+{
+    static const fy_dtype_t dtypes[][2] = { { FY_DTYPE_F16, FY_DTYPE_F16 },
+                                            { FY_DTYPE_BF16, FY_DTYPE_BF16 },
+                                            { FY_DTYPE_F16, FY_DTYPE_F32 },
+                                            { FY_DTYPE_BF16, FY_DTYPE_F64 } };
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        for (size_t count = 1; count <= 2; count++) {
+            fy_tensor_t *grads[2], *norm, *wide;
+            double values[4], got;
+            for (size_t k = 0; k < count; k++)
+                ts_ok(fy_full(ctx->device, dtypes[i][k], FY_DIMS(4 / (int64_t)count), 60000,
+                              &grads[k]));
+            ts_ok(fy_grads_clip_norm(count, grads, 1, &norm));
+            const fy_dtype_t want = count == 2 && dtypes[i][1] == FY_DTYPE_F64 ? FY_DTYPE_F64
+                                                                               : FY_DTYPE_F32;
+            assert_int_equal(ts_info(norm).dtype, want);
+            ts_ok(fy_cast(norm, FY_DTYPE_F64, &norm));
+            ts_read(norm, &got, sizeof got);
+            assert_true(fabs(got / 120000 - 1) < 2e-3); /* bf16: 60000 is rounded */
+            for (size_t k = 0; k < count; k++) {
+                ts_ok(fy_cast(grads[k], FY_DTYPE_F64, &wide));
+                ts_read(wide, values, 4 / count * sizeof *values);
+                for (size_t n = 0; n < 4 / count; n++) assert_true(fabs(values[n] - 0.5) < 1e-3);
+            }
+        }
+}
+
 TS_DEVICE_TEST(state_has_names)
 {
     static const char *const want[FY_OPTIMIZER_COUNT][4] = { { "momentum", "step" },
