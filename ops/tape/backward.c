@@ -87,6 +87,29 @@ fy_status_t fy__tape_reshape(fy__tape_step_t *step, const fy_tensor_t *tensor, i
     return FY_STATUS_OK;
 }
 
+/* ---- in f32 ---- */
+
+fy_status_t fy__tape_wide(fy__tape_step_t *step, const fy_tensor_t *tensor,
+                          const fy_tensor_t **out_temp)
+{
+    static const fy_cast_attrs_t to_f32 = { FY_DTYPE_F32 };
+    fy_tensor_t *cast;
+    *out_temp = tensor;
+    if (tensor->dtype != FY_DTYPE_F16 && tensor->dtype != FY_DTYPE_BF16) return FY_STATUS_OK;
+    FY_TRY(fy__tape_op(step, FY_OP_CAST, 1, &tensor, &to_f32, &cast));
+    *out_temp = cast;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__tape_widen(fy__tape_step_t *step)
+{
+    const fy_tensor_t *g;
+    FY_TRY(fy__tape_wide(step, step->g, &g));
+    step->is_wide = g != step->g;
+    step->g = (fy_tensor_t *)g;
+    return FY_STATUS_OK;
+}
+
 /* ---- gradients of sources ---- */
 
 /* The slot has `grad` from now on, whose handle it takes over. */
@@ -140,12 +163,10 @@ static fy_status_t add(fy__tape_step_t *step, fy__tape_slot_t *slot, const fy_te
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t nsrc,
-                          const fy_tensor_t *const *src, const void *attrs)
+static fy_status_t give(fy__tape_step_t *step, fy__tape_slot_t *slot, fy_op_t op, size_t nsrc,
+                        const fy_tensor_t *const *src, const void *attrs)
 {
-    fy__tape_slot_t *slot = source(step, i);
     fy_tensor_t *grad;
-    if (!slot) return FY_STATUS_OK;
     if (!slot->is_present && slot->place) {
         FY_TRY(call_into(slot->place, 0, op, nsrc, src, attrs));
         return hold_place(step, slot);
@@ -160,6 +181,23 @@ fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t 
     const fy_status_t status = add(step, slot, grad);
     fy__tensor_free(step->thread, grad);
     return status;
+}
+
+static fy_status_t give_cast(fy__tape_step_t *step, fy__tape_slot_t *slot, const fy_tensor_t *wide)
+{
+    const fy_cast_attrs_t attrs = { slot->dtype };
+    return give(step, slot, FY_OP_CAST, 1, &wide, &attrs);
+}
+
+fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t nsrc,
+                          const fy_tensor_t *const *src, const void *attrs)
+{
+    fy__tape_slot_t *slot = source(step, i);
+    fy_tensor_t *wide;
+    if (!slot) return FY_STATUS_OK;
+    if (FY_LIKELY(!step->is_wide)) return give(step, slot, op, nsrc, src, attrs);
+    FY_TRY(fy__tape_op(step, op, nsrc, src, attrs, &wide));
+    return give_cast(step, slot, wide);
 }
 
 /* Where a result for the slot goes: *out_dst NULL means to a new tensor. Returns whether it is
@@ -270,6 +308,7 @@ fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_ten
     fy__tape_slot_t *slot = source(step, i);
     if (!slot) return FY_STATUS_OK;
     if (!has_shape(slot, tensor->rank, tensor->dims)) return give_sum(step, i, tensor);
+    if (step->is_wide) return give_cast(step, slot, tensor);
     if (slot->is_present) return add(step, slot, tensor);
     if (slot->place) {
         FY_TRY(call_into(slot->place, 0, FY_OP_COPY, 1, &tensor, NULL));
@@ -374,6 +413,7 @@ static fy_status_t run_rule(fy__thread_t *thread, fy_tape_t *tape, uint32_t inde
     step.dst = operands + call->nsrc;
     step.attrs = tape->attrs + call->attrs;
     step.ntemps = 0;
+    step.is_wide = false;
     step.g = fy__tape_result_grad(&step, 0);
     bool is_needed = step.g != NULL;
     for (uint32_t i = 1; call->rule->any_result && i < call->ndst && !is_needed; i++)

@@ -53,8 +53,9 @@ struct fy__tape_step {
     const struct fy__tape_operand *src, *dst;
     const void *attrs;
     fy_tensor_t *g; /* of result 0, with its shape; not to be written; NULL only with any_result */
-    fy_tensor_t *temps[16];
+    fy_tensor_t *temps[24];
     uint32_t ntemps;
+    bool is_wide; /* fy__tape_widen: what the rule gives is cast */
 };
 
 /* Whether source i has a gradient. */
@@ -68,7 +69,7 @@ const fy_tensor_t *fy__tape_dst(const fy__tape_step_t *step, uint32_t i);
 void fy__tape_shape(const fy__tape_step_t *step, uint32_t i, int *out_rank,
                     const int64_t **out_dims);
 
-/* An op's result that lasts until the rule ends. At most sixteen. */
+/* An op's result that lasts until the rule ends. At most 24. */
 fy_status_t fy__tape_op(fy__tape_step_t *step, fy_op_t op, size_t nsrc,
                         const fy_tensor_t *const *src, const void *attrs, fy_tensor_t **out_temp);
 /* The same for an op of several results. */
@@ -79,6 +80,13 @@ fy_status_t fy__tape_op_all(fy__tape_step_t *step, fy_op_t op, size_t nsrc,
 fy_tensor_t *fy__tape_temp(fy__tape_step_t *step, fy_tensor_t *tensor);
 /* A scalar of g's dtype and device. */
 fy_status_t fy__tape_scalar(fy__tape_step_t *step, double value, fy_tensor_t **out_temp);
+/* For a rule with products whose factors leave the range of a half dtype although the gradient
+ * does not: if g is half, the rule computes in f32 from here on. g is a cast then, and what it gives
+ * to sources is cast back; it reads what was saved through fy__tape_wide. */
+fy_status_t fy__tape_widen(fy__tape_step_t *step);
+/* A half tensor's cast to f32; another one itself. */
+fy_status_t fy__tape_wide(fy__tape_step_t *step, const fy_tensor_t *tensor,
+                          const fy_tensor_t **out_temp);
 /* `tensor` as [dims], copied if it cannot be seen so. */
 fy_status_t fy__tape_reshape(fy__tape_step_t *step, const fy_tensor_t *tensor, int rank,
                              const int64_t *dims, fy_tensor_t **out_temp);

@@ -264,13 +264,16 @@ fy_status_t fy__back_mul(fy__tape_step_t *s)
 /* g / b, -g y / b */
 fy_status_t fy__back_div(fy__tape_step_t *s)
 {
-    const fy_tensor_t *b = fy__tape_src(s, 1);
+    const fy_tensor_t *b = fy__tape_src(s, 1), *y;
     fy_tensor_t *quotient, *minus;
     if (!fy__tape_wants(s, 1)) return give2(s, 0, FY_OP_DIV, s->g, b);
+    FY_TRY(fy__tape_widen(s));
+    FY_TRY(fy__tape_wide(s, b, &b));
+    FY_TRY(fy__tape_wide(s, fy__tape_dst(s, 0), &y));
     FY_TRY(temp2(s, FY_OP_DIV, s->g, b, &quotient));
     if (fy__tape_wants(s, 0)) FY_TRY(fy__tape_give_tensor(s, 0, quotient));
     FY_TRY(temp_affine(s, quotient, -1, 0, &minus));
-    return give2(s, 1, FY_OP_MUL, minus, fy__tape_dst(s, 0));
+    return give2(s, 1, FY_OP_MUL, minus, y);
 }
 
 /* g where the first operand is taken, g where the second is */
@@ -288,8 +291,11 @@ fy_status_t fy__back_minimum(fy__tape_step_t *s) { return choose_back(s, FY_OP_L
 /* g b a^(b - 1), but 0 where b is 0; g y log a, but 0 where a is 0 */
 fy_status_t fy__back_pow(fy__tape_step_t *s)
 {
-    const fy_tensor_t *a = fy__tape_src(s, 0), *b = fy__tape_src(s, 1);
+    const fy_tensor_t *a, *b, *y;
     fy_tensor_t *zero, *at_zero, *less, *power, *slope, *all;
+    FY_TRY(fy__tape_widen(s));
+    FY_TRY(fy__tape_wide(s, fy__tape_src(s, 0), &a));
+    FY_TRY(fy__tape_wide(s, fy__tape_src(s, 1), &b));
     FY_TRY(fy__tape_scalar(s, 0, &zero));
     if (fy__tape_wants(s, 0)) {
         FY_TRY(temp_affine(s, b, 1, -1, &less));
@@ -301,7 +307,8 @@ fy_status_t fy__back_pow(fy__tape_step_t *s)
     }
     if (!fy__tape_wants(s, 1)) return FY_STATUS_OK;
     FY_TRY(fy__tape_op(s, FY_OP_LOG, 1, &a, NULL, &power));
-    FY_TRY(temp2(s, FY_OP_MUL, fy__tape_dst(s, 0), power, &slope));
+    FY_TRY(fy__tape_wide(s, fy__tape_dst(s, 0), &y));
+    FY_TRY(temp2(s, FY_OP_MUL, y, power, &slope));
     FY_TRY(temp2(s, FY_OP_MUL, s->g, slope, &all));
     FY_TRY(temp2(s, FY_OP_EQ, a, zero, &at_zero));
     return give_where(s, 1, at_zero, zero, all);

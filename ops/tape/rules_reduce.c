@@ -57,8 +57,10 @@ fy_status_t fy__back_mean(fy__tape_step_t *s)
 fy_status_t fy__back_prod(fy__tape_step_t *s)
 {
     const fy_reduce_attrs_t keep = { ((const fy_reduce_attrs_t *)s->attrs)->axes, 1 };
+    const fy_tensor_t *x;
+    FY_TRY(fy__tape_widen(s));
+    FY_TRY(fy__tape_wide(s, fy__tape_src(s, 0), &x));
     const fy_cast_attrs_t cast = { s->g->dtype };
-    const fy_tensor_t *x = fy__tape_src(s, 0);
     fy_tensor_t *g, *zero, *one, *is_zero, *others, *product, *ones, *count, *share, *quotient,
         *fits;
     FY_TRY(with_axes(s, s->g, &g));
@@ -80,9 +82,12 @@ fy_status_t fy__back_prod(fy__tape_step_t *s)
 /* g x / y, and 0 where y is 0: there all x are */
 fy_status_t fy__back_norm(fy__tape_step_t *s)
 {
-    const fy_tensor_t *x = fy__tape_src(s, 0);
+    const fy_tensor_t *x, *norm;
     fy_tensor_t *y, *g, *zero, *is_zero, *quotient, *share;
-    FY_TRY(with_axes(s, fy__tape_dst(s, 0), &y));
+    FY_TRY(fy__tape_widen(s));
+    FY_TRY(fy__tape_wide(s, fy__tape_src(s, 0), &x));
+    FY_TRY(fy__tape_wide(s, fy__tape_dst(s, 0), &norm));
+    FY_TRY(with_axes(s, norm, &y));
     FY_TRY(with_axes(s, s->g, &g));
     FY_TRY(fy__tape_scalar(s, 0, &zero));
     FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ y, zero }, NULL, &is_zero));
@@ -97,7 +102,8 @@ fy_status_t fy__back_extremum(fy__tape_step_t *s)
 {
     const fy_reduce_attrs_t *attrs = s->attrs, keep = { attrs->axes, 1 };
     fy_tensor_t *extremum, *g, *is_it, *ones, *count, *share;
-    FY_TRY(with_axes(s, fy__tape_dst(s, 0), &extremum));
+    FY_TRY(with_axes(s, fy__tape_dst(s, 0), &extremum)); /* of x's dtype */
+    FY_TRY(fy__tape_widen(s));
     FY_TRY(with_axes(s, s->g, &g));
     const fy_cast_attrs_t cast = { s->g->dtype };
     FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ fy__tape_src(s, 0), extremum },

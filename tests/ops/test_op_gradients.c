@@ -2,6 +2,8 @@
  * table and the cases of cases.def, so that an op without a rule, or a rule without a case, fails.
  * Cases with more than a few dozen elements, with special values or with ties are left out.
  * Not here: recording, watching, refusals (tests/conformance/test_tape.c). */
+#include <math.h>
+
 #include "tests/support/cases.h"
 #include "tests/support/harness.h"
 
@@ -208,6 +210,108 @@ static fy_status_t product_of_rows(void *user, size_t count, fy_tensor_t *const 
     const int axis = *(const int *)user;
     (void)count;
     return fy_prod(inputs[0], 1, &axis, 0, out_result);
+}
+
+/* ---- half dtypes ---- */
+
+enum {
+    EXPONENTS = 15,
+    GRID = 2 * EXPONENTS * EXPONENTS
+}; /* 2^-14 to 2^14, the first of both signs */
+
+typedef struct half_op {
+    fy_op_t op;
+    size_t nsrc;     /* 0: a reduction of (a, b, a / 2) */
+    bool is_of_sign; /* refuses a negative first operand, or has none there */
+} half_op_t;
+
+static const half_op_t half_ops[] = {
+    { FY_OP_NEG, 1, false },     { FY_OP_ABS, 1, false },     { FY_OP_RELU, 1, false },
+    { FY_OP_SQRT, 1, true },     { FY_OP_LOG, 1, true },      { FY_OP_EXP, 1, false },
+    { FY_OP_MUL, 2, false },     { FY_OP_DIV, 2, false },     { FY_OP_POW, 2, true },
+    { FY_OP_MAXIMUM, 2, false }, { FY_OP_MINIMUM, 2, false }, { FY_OP_SUM, 0, false },
+    { FY_OP_MEAN, 0, false },    { FY_OP_PROD, 0, false },    { FY_OP_NORM, 0, false },
+    { FY_OP_MAX, 0, false },     { FY_OP_MIN, 0, false },
+};
+
+/* [GRID], or [GRID, 3] for a reduction, of `dtype`. */
+static fy_tensor_t *half_grid(ts_ctx_t *ctx, const half_op_t *op, size_t i, fy_dtype_t dtype)
+{
+    static double values[3 * GRID];
+    const int64_t dims[2] = { GRID, 3 };
+    fy_tensor_t *host, *wide, *grid;
+    const int width = op->nsrc ? 1 : 3;
+    for (int k = 0; k < GRID; k++) {
+        const double a = ldexp(k < GRID / 2 || op->is_of_sign ? 1.25 : -1.25,
+                               2 * (k % EXPONENTS) - EXPONENTS + 1),
+                     b = ldexp(1.5, 2 * (k / EXPONENTS % EXPONENTS) - EXPONENTS + 1);
+        const double of_row[3] = { a, b, a / 2 };
+        for (int c = 0; c < width; c++) values[k * width + c] = of_row[op->nsrc ? i : (size_t)c];
+    }
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F64, width == 1 ? 1 : 2, dims, values, NULL,
+                         NULL, &host));
+    ts_ok(ctx->is_host ? fy_cast(host, FY_DTYPE_F64, &wide)
+                       : fy_tensor_upload(host, ctx->device, NULL, &wide));
+    ts_ok(fy_cast(wide, dtype, &grid));
+    return grid;
+}
+
+/* Results and gradients of the sources, as f64; each on the values that `half` can have. */
+static void run_half(ts_ctx_t *ctx, const half_op_t *op, fy_dtype_t half, fy_dtype_t dtype,
+                     double scale, double *y, double (*grads)[3 * GRID])
+{
+    const fy_reduce_attrs_t rows = { 1 << 1, 0 };
+    const size_t nsrc = op->nsrc ? op->nsrc : 1;
+    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
+    fy_tensor_t *src[2], *dst = NULL, *seed, *wide;
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    for (size_t i = 0; i < nsrc; i++) {
+        ts_ok(fy_cast(half_grid(ctx, op, i, half), dtype, &src[i]));
+        ts_ok(fy_tape_watch(tape, src[i], NULL));
+    }
+    ts_ok(fy_full(ctx->device, dtype, FY_DIMS(GRID), scale, &seed));
+    options.seed = seed;
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_op_call(op->op, nsrc, src, op->nsrc ? NULL : &rows, op->nsrc ? 0 : sizeof rows, 1,
+                     &dst));
+    ts_ok(fy_tape_backward(tape, dst, &options));
+    ts_ok(fy_cast(dst, FY_DTYPE_F64, &wide));
+    ts_read(wide, y, GRID * sizeof *y);
+    for (size_t i = 0; i < nsrc; i++) {
+        ts_ok(fy_cast(ts_grad(tape, src[i]), FY_DTYPE_F64, &wide));
+        ts_read(wide, grads[i], (op->nsrc ? 1 : 3) * GRID * sizeof **grads);
+    }
+    fy_tape_destroy(tape);
+}
+
+/* A gradient that f16 or bf16 can hold is not lost on the way to it: whatever lies between is in
+ * range, with the seeds of loss scaling, too. */
+TS_DEVICE_TEST(half_gradients_are_lost_only_where_they_have_no_value)
+{
+    static const double seeds[] = { 1.0 / 1024, 1, 1024 };
+    static double y[2][GRID], grads[2][2][3 * GRID];
+    static const fy_dtype_t dtypes[] = { FY_DTYPE_F16, FY_DTYPE_BF16 };
+    for (size_t t = 0; t < 2 * 3 * (sizeof half_ops / sizeof *half_ops); t++) {
+        const half_op_t *op = &half_ops[t / 6];
+        const fy_dtype_t dtype = dtypes[t % 2];
+        const double seed = seeds[t / 2 % 3];
+        const int width = op->nsrc ? 1 : 3;
+        fy_scope_t scope = fy_scope_begin("half");
+        run_half(ctx, op, dtype, FY_DTYPE_F64, seed, y[0], grads[0]);
+        run_half(ctx, op, dtype, dtype, seed, y[1], grads[1]);
+        for (int k = 0; k < width * GRID; k++)
+            for (size_t i = 0; i < (op->nsrc ? op->nsrc : 1); i++) {
+                const double exact = grads[0][i][k], got = grads[1][i][k],
+                             result = fabs(y[0][k / width]);
+                if (!(fabs(exact) > 1e-3 && fabs(exact) < 6e4 && result > 1e-3 && result < 6e4))
+                    continue;
+                if (fabs(got - exact) > 0.03 * fabs(exact))
+                    fail_msg("%s in %s, seed %g, element %d of source %zu: %g, not %g",
+                             fy_op_get(op->op)->name, fy_dtype_name(dtype), seed, k, i, got, exact);
+            }
+        fy_scope_end(scope, 0, NULL);
+    }
 }
 
 TS_DEVICE_TEST(prod_has_a_gradient_at_zeros)
