@@ -318,16 +318,19 @@ void fy_external_finish(fy_external_t *external, fy_ticket_t last, fy_status_t s
     const uint64_t seq = FY__POINT_SEQ(external->point);
     uint32_t record = 0;
     fy_external_leave(external);
-    if (last.stream == FY__POINT_STREAM(external->point)) last = (fy_ticket_t){ 0, 0 };
+    fy__point_t native;
+    if (!fy__ticket_point(last, &native) && status == FY_STATUS_OK)
+        status = fy__ticket_refuse("external_finish", last);
+    if (last.stream == FY__POINT_STREAM(external->point)) native = 0;
     if (status != FY_STATUS_OK)
         record = fy__poison_record(status, "%s: %s", external->what, fy_error_get()->text);
     /* nothing stands for the work: requests after it are behind those before it */
-    if (!last.stream) (void)await_dependencies(external);
+    if (!native) (void)await_dependencies(external);
     unmark(external, record);
     fy__lock(&lock);
     slots[seq % SLOTS] = (slot_t){
         .seq = seq,
-        .native = FY__POINT(last.stream, last.seq),
+        .native = native,
         .record = record,
     };
     pthread_cond_broadcast(&finished);

@@ -180,6 +180,10 @@ bool fy__point_is_lost(fy__point_t point);
 bool fy__point_reached(fy__point_t point);
 /* The same for Ferry's threads: costs no model time. */
 bool fy__point_peek(fy__point_t point);
+/* The point of a ticket, {0, 0} included. false: it cannot be waited for: an invalid ticket, or one
+ * of FY__TICKET_RECORDED, and fy__ticket_refuse says which. */
+bool fy__ticket_point(fy_ticket_t ticket, fy__point_t *out_point);
+fy_status_t fy__ticket_refuse(const char *what, fy_ticket_t ticket);
 /* Status of the request at `point`, which is reached; `what` names it in the text. */
 fy_status_t fy__point_status(fy__point_t point, const char *what);
 /* Blocks the host. OK, TIMEOUT, or DEVICE_LOST. */

@@ -11,8 +11,7 @@
 #include "runtime/thread/guard.h"
 #include "runtime/thread/thread.h"
 
-/* false: it cannot be waited for: an invalid ticket, or one of FY__TICKET_RECORDED. */
-static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
+bool fy__ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
 {
     *out_point = 0;
     /* numbers start at 1 */
@@ -25,7 +24,7 @@ static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
     return true;
 }
 
-static fy_status_t refuse(const char *what, fy_ticket_t ticket)
+fy_status_t fy__ticket_refuse(const char *what, fy_ticket_t ticket)
 {
     if (ticket.stream == FY__TICKET_RECORDED)
         return FY_FAIL(INVALID_ARGUMENT,
@@ -69,7 +68,7 @@ fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
 {
     fy__job_view_t view;
     fy__point_t point;
-    if (!ticket_point(ticket, &point)) return FY_POLL_FAILED;
+    if (!fy__ticket_point(ticket, &point)) return FY_POLL_FAILED;
     if (!point) return FY_POLL_DONE;
     fy__device_pump(fy__stream_at(FY__POINT_STREAM(point))->device);
     fy__callback_nudge();
@@ -89,7 +88,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     fy__point_t point;
     uint64_t start_ns;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!ticket_point(ticket, &point)) return refuse("ticket_wait", ticket);
+    if (!fy__ticket_point(ticket, &point)) return fy__ticket_refuse("ticket_wait", ticket);
     if (point)
         FY_TRY(fy__recording_check(thread, fy__stream_at(FY__POINT_STREAM(point))->device,
                                    "ticket_wait"));
@@ -128,7 +127,7 @@ fy_status_t fy_stream_wait(fy_stream_t *stream, fy_ticket_t ticket)
     fy__point_t point;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__stream_check(stream, "stream_wait"));
-    if (!ticket_point(ticket, &point)) return refuse("stream_wait", ticket);
+    if (!fy__ticket_point(ticket, &point)) return fy__ticket_refuse("stream_wait", ticket);
     FY_TRY(fy__recording_check(thread, stream->device, "stream_wait"));
     if (fy__wait_drops(FY__WAIT_STREAM_WAIT)) return FY_STATUS_OK;
     return fy__stream_wait_point(stream, point, FY__WAIT_STREAM_WAIT);
@@ -138,7 +137,7 @@ fy_status_t fy_ticket_cancel(fy_ticket_t ticket)
 {
     fy__point_t point;
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
-    if (!ticket_point(ticket, &point)) return refuse("ticket_cancel", ticket);
+    if (!fy__ticket_point(ticket, &point)) return fy__ticket_refuse("ticket_cancel", ticket);
     if (fy__point_cancel(point)) return FY_STATUS_OK;
     return FY_FAIL(
         BUSY,
@@ -151,6 +150,6 @@ fy_status_t fy_ticket_on_done(fy_ticket_t ticket, fy_done_fn fn, void *user)
     fy__point_t point;
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
     if (!fn) return FY_FAIL(INVALID_ARGUMENT, "ticket_on_done: fn is NULL");
-    if (!ticket_point(ticket, &point)) return refuse("ticket_on_done", ticket);
+    if (!fy__ticket_point(ticket, &point)) return fy__ticket_refuse("ticket_on_done", ticket);
     return fy__callback_add(point, fn, user);
 }

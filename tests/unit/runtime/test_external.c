@@ -181,6 +181,37 @@ TS_DEVICE_TEST(a_failure_is_on_the_ticket_and_in_the_bytes)
     ts_expect_f32(x, ones, N);
 }
 
+/* A `last` that is none stands for no request, so nobody may read dst as if it were complete. */
+TS_DEVICE_TEST(a_last_request_that_is_none_fails_the_work)
+{
+    static const fy_ticket_t junk[] = { { 12345, 67 },
+                                        { 65535, 1 },
+                                        { 65536, 1 },
+                                        { 1, UINT64_MAX },
+                                        { 3, 0 },
+                                        { 0, 3 },
+                                        { UINT64_MAX, UINT64_MAX } };
+    for (size_t i = 0; i < sizeof junk / sizeof *junk; i++) {
+        fy_external_t *external;
+        fy_ticket_t ticket;
+        fy_tensor_t *dst = ts_iota(ctx->device, FY_DIMS(4), 0), *sum;
+        void *data;
+        ts_ok(fy_external_begin("work", NULL, dst, &external, &ticket));
+        fy_external_finish(external, junk[i], FY_STATUS_OK);
+        assert_non_null(strstr(fy_error_get()->text, "is no ticket of this process"));
+        assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+        ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
+        if (ctx->is_host) {
+            ts_fails(fy_tensor_map(dst, FY_ACCESS_READ, &data), INVALID_ARGUMENT);
+        } else {
+            ts_ok(fy_affine(dst, 1, 0, &sum));
+            ts_download_fails(sum, INVALID_ARGUMENT);
+        }
+        ts_ok(fy_fill(dst, 1)); /* overwritten */
+        ts_expect_f32(dst, (float[]){ 1, 1, 1, 1 }, 4);
+    }
+}
+
 TS_DEVICE_TEST(destroyed_tensors_keep_their_bytes)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N), 0);
