@@ -61,7 +61,7 @@ extern "C" {
     X(PINNED_LIMIT,                                                                              \
       "page-locked host memory: free, trim, or raise the limit; fy_error_get()->oom explains")   \
     X(UNSUPPORTED, "this device or build cannot do it, or not while this thread records")        \
-    X(UNAVAILABLE, "no such device or plugin, or it did not load; the text has the reason")      \
+    X(UNAVAILABLE, "no such device, plugin or data set, or it did not load; the text says why")  \
     X(TIMEOUT, "not done in time; the request continues")                                        \
     X(CANCELLED, "cancelled before it started")                                                  \
     X(BAD_VALUE, "a value in the data made the request fail, such as an index out of range")     \

@@ -11,7 +11,7 @@ const char *data_folder(const char *given)
 
 bool data_may_be_made_up(const char *given, const char *name, fy_status_t status)
 {
-    if (given || status != FY_STATUS_IO) return false;
+    if (given || status != FY_STATUS_UNAVAILABLE) return false;
     fprintf(stderr,
             "ferry: the data set %s is not in %s (--data, else $FERRY_DATA, else data/); made-up "
             "data in the same form serve\n",

@@ -137,7 +137,8 @@ void ledger_json(json_t *json);
 /* The folder of data sets: `given` (--data), else $FERRY_DATA, else data/ in the current folder. */
 const char *data_folder(const char *given);
 /* Opening the data set `name` in data_folder(given) ended with `status`. True if made-up data may
- * replace it: it is missing (IO), and `given` is NULL. Standard error then has a warning. */
+ * replace it: it is not there (UNAVAILABLE), and `given` is NULL. Standard error then has a
+ * warning. */
 bool data_may_be_made_up(const char *given, const char *name, fy_status_t status);
 
 /* ---- measure.c ---- */

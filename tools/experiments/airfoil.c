@@ -2,6 +2,7 @@
  * formula (train/table_synthetic.c). */
 #include "tools/experiments/airfoil.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,16 +15,18 @@ enum {
     MOST_NBYTES = 16 << 20 /* the file has 59,984 */
 };
 
-/* True, with the path in `out`, if `place` is the file or holds it. */
+/* True, with the path in `out`, if `place` is the file or holds it; also if it cannot be looked at:
+ * reading it says why. */
 static bool find_file(const char *place, char *out, size_t room)
 {
     static const char *const formats[] = { "%s", "%s/airfoil/airfoil_self_noise.dat",
                                            "%s/airfoil_self_noise.dat" };
     struct stat facts;
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (snprintf(out, room, formats[i], place) < (int)room && stat(out, &facts) == 0 &&
-            !S_ISDIR(facts.st_mode))
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        if (snprintf(out, room, formats[i], place) >= (int)room) continue;
+        if (stat(out, &facts) == 0 ? !S_ISDIR(facts.st_mode) : errno != ENOENT && errno != ENOTDIR)
             return true;
+    }
     return false;
 }
 
@@ -32,7 +35,7 @@ fy_status_t airfoil_load(const char *data, char *out_origin, size_t room, fy_tab
     *out_table = NULL;
     if (!find_file(data_folder(data), out_origin, room)) {
         const fy_status_t missing =
-            TOOL_FAIL(IO, "%s holds no airfoil/airfoil_self_noise.dat and is no such file",
+            TOOL_FAIL(UNAVAILABLE, "%s holds no airfoil/airfoil_self_noise.dat and is no such file",
                       data_folder(data));
         if (!data_may_be_made_up(data, "airfoil", missing)) return missing;
         snprintf(out_origin, room, "synthetic");

@@ -17,7 +17,7 @@ static fy_status_t open_both(train_run_t *run, const char *directory)
     if (status == FY_STATUS_OK) return status;
     fy_dataset_destroy(run->train_set);
     run->train_set = NULL;
-    return status;
+    return status == FY_STATUS_UNAVAILABLE ? FY_STATUS_IO : status; /* a part of the set is there */
 }
 
 enum { TEXT_NBYTES = 1 << 20, TEXT_SEED = 1, TEXT_TEST_SHARE = 10 };

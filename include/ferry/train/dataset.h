@@ -85,8 +85,9 @@ FY_API_STATUS fy_dataset_synthetic_text(uint64_t nbytes, int64_t context, uint64
  * test_batch.bin, with or without .gz), "airfoil" (airfoil_self_noise.dat, standardised over all
  * rows; the first 1500 train, the last 3 test). directory NULL: generated, 10000 and 2000 samples
  * ("airfoil": fy_table_synthetic).
- * Fails: INVALID_ARGUMENT (unknown name: lists the known), IO (names the files that it searched),
- * CORRUPT_DATA, OUT_OF_MEMORY. */
+ * Fails: INVALID_ARGUMENT (unknown name: lists the known), UNAVAILABLE (the files are not there:
+ * names those that it searched), IO (they, or some of them, are, but cannot be read), CORRUPT_DATA,
+ * OUT_OF_MEMORY. */
 FY_API_STATUS fy_dataset_open(const char *name, const char *directory, int is_test,
                               fy_dataset_t **out_dataset);
 
