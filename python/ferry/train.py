@@ -428,6 +428,8 @@ class Dataset(_Owner):
 class Loader(_Owner):
     """The batches of a data set on a device: `for x, y in loader:` is one epoch.
 
+    A loop that ends early has used up its epoch: the next one has all batches of the next epoch.
+    After seek, or a fit that ended within an epoch, it has the rest. A new loop ends an older one.
     Options: batch, drop_last, shuffle, seed, resident, workers, depth, scale, mean, std, pad, ...
     """
 
@@ -439,18 +441,35 @@ class Loader(_Owner):
             _c.out(_c.fy_loader_create, as_device(device), dataset, ctypes.byref(chosen)),
             _c.fy_loader_destroy,
         )
+        self._loop: Any = None  # the loop that goes on; None: seek or fit moved the loader last
 
     def __iter__(self) -> Iterator[Tuple[Tensor, Tensor]]:
+        self._end_loop()
+        self._loop = loop = object()
+        return self._batches(loop)
+
+    def _batches(self, loop: object) -> Iterator[Tuple[Tensor, Tensor]]:
         while True:
+            if self._loop is not loop:
+                raise RuntimeError("the loader has moved on: another loop, seek or fit began")
             x, y = ctypes.c_void_p(), ctypes.c_void_p()
             _c.fy_loader_next(self, ctypes.byref(x), ctypes.byref(y))
             if not x.value:
+                self._loop = None
                 return
             yield wrap(x.value), wrap(y.value)
+
+    def _end_loop(self) -> None:
+        """A loop that has had batches, and did not get to the end, has used up its epoch."""
+        at = query(_c.fy_loader_query, self, _c.fy_loader_info_t)
+        if self._loop is not None and at.step:
+            self.seek(at.epoch + 1)
+        self._loop = None
 
     def seek(self, epoch: int, step: int = 0) -> None:
         """The next batch is number `step` of `epoch`, both from 0."""
         _c.fy_loader_seek(self, epoch, step)
+        self._loop = None
 
     def info(self) -> Dict[str, Any]:
         """samples, batch, steps of an epoch, epoch and step of the next batch, ..."""
@@ -608,8 +627,9 @@ def fit(
 
     progress: a bar on standard error; by default if that is a terminal. on_event(event) is called
     after each step with a dict: epoch, epoch_step, loss, lr, ...; an exception in it, or Ctrl-C,
-    ends the training after a whole step. Options: epochs, accumulate, loss ("cross_entropy", "nll",
-    "mse"), max_steps, clip_norm, log_every, checkpoint, keep, resume, graph, precision, ...
+    ends the training after a whole step. Options: epochs (more than the loader has had),
+    accumulate, loss ("cross_entropy", "nll", "mse"), max_steps, clip_norm, log_every, checkpoint,
+    keep, resume, graph, precision, ...
     Returns steps, train_loss, test_accuracy, samples_per_s, ...
     """
     chosen = _options(_c.fy_train_options_t, options)
@@ -629,6 +649,8 @@ def fit(
     callback = Callback(dict(_c.fy_train_options_t._fields_)["on_event"], called)
     chosen.on_event = callback.pointer
     result = _c.defaults(_c.fy_train_result_t)
+    loader._end_loop()
+    chosen.epochs += loader.info()["epoch"]  # fy_train_run counts those of the loader
     try:
         calling(
             _c.fy_train_run,

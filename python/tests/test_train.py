@@ -285,6 +285,33 @@ class Training(unittest.TestCase):
         with self.assertRaises(ValueError):
             train.Dataset([[1.0]], [0, 1])
 
+    def test_a_loop_is_an_epoch(self):
+        data = train.Dataset([[float(i)] for i in range(10)], [0, 1] * 5)
+        for options in ({}, {"resident": False}, {"resident": False, "workers": 1}):
+            loader = train.Loader("host", data, batch=4, shuffle=False, **options)
+            seen = lambda: [x.reshape(-1).tolist() for x, _ in loader]
+            whole = seen()
+            self.assertEqual(sum(whole, []), [float(i) for i in range(10)])
+            next(iter(loader))  # a look at one batch
+            self.assertEqual(seen(), whole)
+            for _ in loader:
+                break
+            old = iter(loader)
+            self.assertEqual(next(old)[0].reshape(-1).tolist(), whole[0])
+            self.assertEqual(seen(), whole)
+            with self.assertRaisesRegex(RuntimeError, "moved on"):
+                next(old)
+            loader.seek(7, 2)
+            self.assertEqual(seen(), whole[2:])
+            self.assertEqual(loader.info()["epoch"], 8)
+        model = train.Model("host", train.linear(1, 2), (1,))
+        optimizer = train.Optimizer(model)
+        next(iter(loader))
+        for _ in range(2):
+            self.assertEqual(train.fit(model, optimizer, loader, progress=False)["steps"], 3)
+        train.fit(model, optimizer, loader, progress=False, max_steps=1)
+        self.assertEqual(seen(), whole[1:])
+
     def test_checkpoints(self):
         model = train.Model(self.device, network(), (28, 28, 1), seed=1)
         optimizer = train.Optimizer(model, "adamw")
