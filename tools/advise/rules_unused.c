@@ -60,35 +60,42 @@ void rule_never_used(advice_t *advice)
     }
 }
 
-/* A storage on the host does not say for which device it is page-locked, so blocks of all pools
- * with its block's number count as used. */
-static bool *blocks_with_transfers(const facts_t *facts)
+static int compare_ids(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Their numbers, sorted. A storage on the host does not say for which device it is page-locked, so
+ * blocks of all pools with its block's number count as used. */
+static uint64_t *blocks_with_transfers(const facts_t *facts, size_t *out_count)
 {
     const program_t *p = facts->program;
-    uint64_t most = 0;
-    for (uint32_t b = 0; b < p->nblocks; b++)
-        if (p->blocks[b].id > most) most = p->blocks[b].id;
-    bool *used = tool_alloc((size_t)most + 1);
-    memset(used, 0, (size_t)most + 1);
+    uint64_t *ids = tool_alloc((p->nstorages + 1) * sizeof *ids);
+    *out_count = 0;
     for (uint32_t s = 0; s < p->nstorages; s++) {
         size_t n;
+        bool is_used = false;
         const facts_use_t *uses = facts_uses(facts, s, &n);
         if (!p->storages[s].pinned || p->storages[s].block == PROGRAM_NONE) continue;
         for (size_t i = 0; i < n; i++)
-            used[p->blocks[p->storages[s].block].id] |= facts_event(facts, uses[i].event)->kind ==
-                                                        PROGRAM_TRANSFER;
+            is_used |= facts_event(facts, uses[i].event)->kind == PROGRAM_TRANSFER;
+        if (is_used) ids[(*out_count)++] = p->blocks[p->storages[s].block].id;
     }
-    return used;
+    qsort(ids, *out_count, sizeof *ids, compare_ids);
+    return ids;
 }
 
 void rule_pinned_idle(advice_t *advice)
 {
     const program_t *p = advice->facts->program;
-    bool *used = blocks_with_transfers(advice->facts);
+    size_t nused;
+    uint64_t *used = blocks_with_transfers(advice->facts, &nused);
     for (uint32_t b = 0; is_complete(p) && b < p->nblocks; b++) {
         const program_block_t *block = &p->blocks[b];
-        if (used[block->id] || block->nbytes < PINNED_LEAST_NBYTES ||
-            block->allocated == PROGRAM_NONE || strncmp(block->pool, "pinned memory", 13) != 0 ||
+        if (bsearch(&block->id, used, nused, sizeof *used, compare_ids) ||
+            block->nbytes < PINNED_LEAST_NBYTES || block->allocated == PROGRAM_NONE ||
+            strncmp(block->pool, "pinned memory", 13) != 0 ||
             strcmp(block->category, "staging") == 0)
             continue;
         advice_add(advice, advice_at(advice, block->allocated), block->allocated);

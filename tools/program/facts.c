@@ -26,10 +26,25 @@ bool facts_is_request(const facts_t *facts, uint32_t event)
            !facts_is_on_host(facts, event);
 }
 
+/* The last one with that number of the first `count`, which are sorted. */
+static uint32_t find_request(const facts_t *facts, size_t count, uint32_t stream, uint64_t seq)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const facts_request_t *r = &facts->requests[middle];
+        if (r->stream < stream || (r->stream == stream && r->seq <= seq))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const facts_request_t *found = low ? &facts->requests[low - 1] : NULL;
+    return found && found->stream == stream && found->seq == seq ? found->event : PROGRAM_NONE;
+}
+
 uint32_t facts_request(const facts_t *facts, uint32_t stream, uint64_t seq)
 {
-    if (stream == PROGRAM_NONE || stream >= facts->program->nstreams) return PROGRAM_NONE;
-    return seq < facts->nrequests[stream] ? facts->requests[stream][seq] : PROGRAM_NONE;
+    return find_request(facts, facts->nrequests, stream, seq);
 }
 
 uint64_t facts_host_ns(const facts_t *facts, uint32_t event)
@@ -62,42 +77,48 @@ uint32_t facts_step(const facts_t *facts, uint32_t event)
 
 /* ---- requests ---- */
 
-static void put_request(facts_t *facts, uint32_t stream, uint64_t seq, uint32_t event)
+static int compare_requests(const void *a, const void *b)
 {
-    if (stream == PROGRAM_NONE || stream >= facts->program->nstreams || seq > UINT32_MAX) return;
-    size_t room = facts->nrequests[stream];
-    if (seq >= room) {
-        room = room ? room : 64;
-        while (room <= seq) room *= 2;
-        uint32_t *grown = tool_alloc(room * sizeof *grown);
-        memset(grown, 0xff, room * sizeof *grown);
-        if (facts->nrequests[stream])
-            memcpy(grown, facts->requests[stream], facts->nrequests[stream] * sizeof *grown);
-        free(facts->requests[stream]);
-        facts->requests[stream] = grown;
-        facts->nrequests[stream] = room;
-    }
-    facts->requests[stream][seq] = event;
+    const facts_request_t *x = a, *y = b;
+    if (x->stream != y->stream) return x->stream < y->stream ? -1 : 1;
+    if (x->seq != y->seq) return x->seq < y->seq ? -1 : 1;
+    return (x->event > y->event) - (x->event < y->event);
 }
 
-/* A queued transfer has its times in its `started` line. */
+static void put_request(facts_t *facts, uint32_t stream, uint64_t seq, uint32_t event)
+{
+    if (stream != PROGRAM_NONE)
+        facts->requests[facts->nrequests++] = (facts_request_t){ seq, stream, event };
+}
+
+static void sort_requests(facts_t *facts)
+{
+    qsort(facts->requests, facts->nrequests, sizeof *facts->requests, compare_requests);
+}
+
+/* A queued transfer has its times in its `started` line, which gives it another number. */
 static void find_requests(facts_t *facts)
 {
     const program_t *p = facts->program;
     for (uint32_t i = 0; i < p->nevents; i++) {
         const program_event_t *e = &p->events[i];
-        if (facts_is_request(facts, i)) {
-            facts->start[i] = e->start_ns;
-            facts->end[i] = e->end_ns;
-            put_request(facts, e->stream, e->seq, i);
-        } else if (e->kind == PROGRAM_STARTED) {
-            const uint32_t job = facts_request(facts, e->stream, e->seq);
-            if (job == PROGRAM_NONE) continue;
-            facts->start[job] = e->start_ns;
-            facts->end[job] = e->end_ns;
-            put_request(facts, e->on.stream, e->on.seq, job);
-        }
+        if (!facts_is_request(facts, i)) continue;
+        facts->start[i] = e->start_ns;
+        facts->end[i] = e->end_ns;
+        put_request(facts, e->stream, e->seq, i);
     }
+    sort_requests(facts);
+    const size_t nsorted = facts->nrequests;
+    for (uint32_t i = 0; i < p->nevents; i++) {
+        const program_event_t *e = &p->events[i];
+        if (e->kind != PROGRAM_STARTED) continue;
+        const uint32_t job = find_request(facts, nsorted, e->stream, e->seq);
+        if (job == PROGRAM_NONE) continue;
+        facts->start[job] = e->start_ns;
+        facts->end[job] = e->end_ns;
+        put_request(facts, e->on.stream, e->on.seq, job);
+    }
+    sort_requests(facts);
 }
 
 /* The download of an `arrived` line, and what the sync before it waited for. */
@@ -236,8 +257,7 @@ void facts_create(const program_t *program, facts_t *out_facts)
     out_facts->by_end = zeroed(n, sizeof(uint32_t));
     out_facts->uses = zeroed(program->noperands, sizeof(facts_use_t));
     out_facts->first_use = zeroed(program->nstorages + 2, sizeof(size_t));
-    out_facts->requests = zeroed(program->nstreams, sizeof(uint32_t *));
-    out_facts->nrequests = zeroed(program->nstreams, sizeof(size_t));
+    out_facts->requests = zeroed(n, sizeof *out_facts->requests);
     find_requests(out_facts);
     find_awaited(out_facts);
     sort_ends(out_facts);
@@ -250,8 +270,6 @@ void facts_create(const program_t *program, facts_t *out_facts)
 
 void facts_free(facts_t *facts)
 {
-    for (size_t i = 0; facts->requests && i < facts->program->nstreams; i++)
-        free(facts->requests[i]);
     free(facts->host_begin);
     free(facts->start);
     free(facts->end);
@@ -263,5 +281,4 @@ void facts_free(facts_t *facts)
     free(facts->uses);
     free(facts->first_use);
     free(facts->requests);
-    free(facts->nrequests);
 }

@@ -34,6 +34,12 @@ typedef enum facts_cause {
     FACTS_CAUSES
 } facts_cause_t;
 
+/* A request's number on a stream, and its event. */
+typedef struct facts_request {
+    uint64_t seq;
+    uint32_t stream, event;
+} facts_request_t;
+
 typedef struct facts {
     const program_t *program;
     uint64_t *host_begin;  /* by event: when the event before it ended, on any thread */
@@ -44,11 +50,11 @@ typedef struct facts {
     uint64_t *queue_ns; /* the same, while it was behind other transfers of its engine */
     /* By event: the request that it waited for, or whose bytes it took over; PROGRAM_NONE: none */
     uint32_t *awaited;
-    facts_use_t *uses;   /* sorted by storage, then as in the file */
-    size_t *first_use;   /* by storage; one more at the end */
-    uint32_t **requests; /* by stream and number */
-    size_t *nrequests;   /* by stream */
-    uint32_t *by_end;    /* requests that ran, sorted by their ends */
+    facts_use_t *uses;         /* sorted by storage, then as in the file */
+    size_t *first_use;         /* by storage; one more at the end */
+    facts_request_t *requests; /* sorted by stream, then by number, then as in the file */
+    size_t nrequests;
+    uint32_t *by_end; /* requests that ran, sorted by their ends */
     size_t nby_end;
     /* The part that findings are measured against: the steps, or all if there are none. */
     uint64_t begin_ns, end_ns;

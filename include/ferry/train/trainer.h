@@ -63,7 +63,8 @@ typedef struct fy_train_replicas {
 
 typedef struct fy_train_options {
     size_t struct_size;
-    int64_t epochs; /* ends with the loader's epoch of this number, from 1; a new loader has had none */
+    int64_t
+        epochs; /* ends with the loader's epoch of this number, from 1; a new loader has had none */
     /* batches for each update, 1 or more: as one batch of all of their samples */
     int64_t accumulate;
     int keep; /* checkpoints in the folder */
