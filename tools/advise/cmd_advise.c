@@ -38,8 +38,6 @@ int advise_run(const advise_options_t *options)
                                options->name);
     }
     program_free(&program);
-    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
-        status = TOOL_FAIL(IO, "cannot write to standard output");
     if (status != FY_STATUS_OK)
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     if (status != FY_STATUS_OK) return status_to_exit(status);

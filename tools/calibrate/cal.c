@@ -3,7 +3,6 @@
  * Not here: the measurements (cal_device.c, cal_host.c). */
 #include "tools/calibrate/cal.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -109,13 +108,9 @@ fy_status_t cal_write(const cal_t *cal, const cal_origin_t *origin, const char *
     char *text = NULL;
     size_t nbytes = 0;
     FILE *file = open_memstream(&text, &nbytes);
-    if (!file)
-        return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the profile %s: %s", path, strerror(errno));
-    write_document(cal, origin, file);
-    if (fclose(file) != 0) {
-        free(text);
-        return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the profile %s: %s", path, strerror(errno));
-    }
+    if (file) write_document(cal, origin, file);
+    if (!tool_close_text(file, &text))
+        return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the profile %s", path);
     const fy_status_t status = tool_replace(path, text, nbytes);
     free(text);
     return status;

@@ -258,6 +258,5 @@ int cmd_info(int argc, char **argv)
     sheet_destroy(found.shown);
     sheet_destroy(found.plugins);
     fy_log_set(NULL, NULL);
-    if (status == FY_STATUS_OK && fflush(stdout) != 0) return STATUS_FAILED;
     return status == FY_STATUS_INVALID_ARGUMENT ? STATUS_USAGE : status_to_exit(status);
 }

@@ -189,8 +189,6 @@ static void print_summary(snapshot_t *snapshot, const char *path, bool json)
 /* The exit status; says what failed. */
 static int finish(fy_status_t status)
 {
-    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
-        status = TOOL_FAIL(IO, "cannot write to standard output");
     if (status != FY_STATUS_OK)
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     return status == FY_STATUS_OK ? STATUS_OK : STATUS_FAILED;

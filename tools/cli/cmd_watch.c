@@ -335,7 +335,7 @@ int cmd_watch(int argc, char **argv)
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!name) {
         if (!clean(stdout)) printf("no process shares its figures; start one with FERRY_WATCH=1\n");
-        return fflush(stdout) != 0 ? STATUS_FAILED : STATUS_OK;
+        return STATUS_OK;
     }
     watched_t w = { .page = NULL };
     fy_status_t status = open_page(name, &w);
@@ -344,6 +344,5 @@ int cmd_watch(int argc, char **argv)
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     if (w.page) munmap((void *)(uintptr_t)w.page, sizeof *w.page);
     if (w.has_ended) clean(NULL);
-    if (status != FY_STATUS_OK) return status_to_exit(status);
-    return fflush(stdout) != 0 ? STATUS_FAILED : STATUS_OK;
+    return status == FY_STATUS_OK ? STATUS_OK : status_to_exit(status);
 }

@@ -1,6 +1,7 @@
 /* The `ferry` command: picks the subcommand, nothing more. Contract of the command line:
  * docs/cli.md.
  * Next: cmd_info.c (the smallest subcommand), session.c (what they share). */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -139,7 +140,7 @@ static int begin(int argc, char **argv, const char **out_record)
     return status;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const char *record = NULL;
     char what[300];
@@ -158,4 +159,14 @@ int main(int argc, char **argv)
     snprintf(what, sizeof what, "FERRY_RECORD=%.200s: ", record);
     const int failed = fail(what);
     return status == STATUS_OK ? failed : status;
+}
+
+/* Output that is lost fails the command, whichever it is. */
+int main(int argc, char **argv)
+{
+    const int status = run(argc, argv);
+    const bool is_lost = fflush(stdout) != 0 || ferror(stdout);
+    if (!is_lost || status != STATUS_OK) return status;
+    fprintf(stderr, "ferry: IO: cannot write to standard output: %s\n", strerror(errno));
+    return STATUS_FAILED;
 }

@@ -57,6 +57,15 @@ fy_status_t tool_check_not_input(const char *path, const char *input)
                      path);
 }
 
+bool tool_close_text(FILE *file, char **text)
+{
+    const bool has_failed = !file || ferror(file);
+    if ((!file || fclose(file) == 0) && !has_failed && *text) return true;
+    free(*text);
+    *text = NULL;
+    return false;
+}
+
 fy_status_t tool_replace(const char *path, const void *text, size_t nbytes)
 {
     fy__replace_t replace;
@@ -106,10 +115,9 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
 static fy_status_t finish_json(session_t *session)
 {
     json_end(&session->json);
-    int failed = ferror(session->json.file);
-    failed |= fclose(session->json.file) != 0;
+    const bool is_whole = tool_close_text(session->json.file, &session->text);
     session->json.file = NULL;
-    if (failed) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the JSON document");
+    if (!is_whole) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the JSON document");
     fwrite(session->text, 1, session->text_nbytes, stdout);
     return FY_STATUS_OK;
 }
@@ -128,8 +136,6 @@ int session_end(session_t *session, fy_status_t status)
     int usage = status == FY_STATUS_INVALID_ARGUMENT && !session->device;
     if (status == FY_STATUS_OK && session->common->snapshot) status = write_snapshot(session);
     if (status == FY_STATUS_OK && session->json.file) status = finish_json(session);
-    if (status == FY_STATUS_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        status = TOOL_FAIL(IO, "cannot write to standard output: %s", strerror(errno));
     if (status != FY_STATUS_OK) {
         if (session->out) fflush(stdout);
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);

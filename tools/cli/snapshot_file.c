@@ -316,10 +316,8 @@ fy_status_t snapshot_file_draw(const snapshot_file_t *file, const char *path)
     size_t nbytes = 0;
     FILE *out = open_memstream(&text, &nbytes);
     if (out) fy__snapshot_write_svg(&file->snapshot, out);
-    if (!out || fclose(out) != 0) {
-        free(text);
+    if (!tool_close_text(out, &text))
         return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the picture %s", path);
-    }
     const fy_status_t status = tool_replace(path, text, nbytes);
     free(text);
     return status;

@@ -68,6 +68,10 @@ int run_command(const char *prefix, const char *summary, const command_t *list, 
 /* For fy_log_set: warnings and errors go to standard error. */
 void tool_log(void *user, fy_log_level_t level, const char *text);
 
+/* Closes what open_memstream opened, or NULL: whether *text is whole. If not, it is NULL. (glibc's
+ * fclose says nothing of memory that was missing at the end.) */
+bool tool_close_text(FILE *file, char **text);
+
 /* Writes a file completely or not at all. Replaces the target of a symbolic link; writes into a
  * pipe or a device. Fails: IO. */
 fy_status_t tool_replace(const char *path, const void *text, size_t nbytes);

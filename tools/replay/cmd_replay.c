@@ -224,8 +224,6 @@ int cmd_replay(int argc, char **argv)
     fy_status_t status = replay_files(&run, argv + 1, nfiles);
     if (status == FY_STATUS_OK) print_result(&run);
     sheet_destroy(run.sheet);
-    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
-        status = TOOL_FAIL(IO, "cannot write to standard output");
     if (status != FY_STATUS_OK)
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     if (status != FY_STATUS_OK)

@@ -107,8 +107,6 @@ int cmd_report(int argc, char **argv)
     fy_status_t status = make(&report);
     if (status == FY_STATUS_OK) status = check_whole(&report);
     for (int i = 0; i < report.nfiles; i++) recording_free(&report.runs[i]);
-    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
-        status = TOOL_FAIL(IO, "cannot write to standard output");
     if (status != FY_STATUS_OK)
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     return status == FY_STATUS_OK ? STATUS_OK : status_to_exit(status);

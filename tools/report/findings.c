@@ -26,8 +26,9 @@ static fy_status_t take(const facts_t *facts, findings_t *findings)
     show_findings(&json, &advice);
     json_end(&json);
     advice_free(&advice);
-    return fclose(json.file) == 0 ? FY_STATUS_OK
-                                  : TOOL_FAIL(OUT_OF_MEMORY, "no memory for the findings");
+    return tool_close_text(json.file, &findings->json)
+               ? FY_STATUS_OK
+               : TOOL_FAIL(OUT_OF_MEMORY, "no memory for the findings");
 }
 
 fy_status_t findings_read(const char *path, findings_t *out_findings)

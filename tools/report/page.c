@@ -174,10 +174,11 @@ void page_sheet(page_t *page, const char *key, const sheet_t *sheet)
     json_t json = { .file = open_memstream(&text, &nbytes) };
     put_key(page, key);
     if (json.file) sheet_json(sheet, &json, NULL);
-    if ((!json.file || fclose(json.file) != 0) && !page->error) {
+    if (tool_close_text(json.file, &text)) {
+        put_escaped(page, text);
+    } else if (!page->error) {
         page->error = ENOMEM;
         snprintf(page->replace.problem, sizeof page->replace.problem, "no memory for a table");
-    } else
-        put_escaped(page, text);
+    }
     free(text);
 }

@@ -62,6 +62,18 @@ says err "FERRY_BUDGET is not in force"
 if [ -c /dev/full ]; then
     FERRY_RECORD=/dev/full refuses 1 "FERRY_RECORD=/dev/full" experiment roundtrip --device sim:0 --size 16 --iters 2
     says err "is incomplete"
+    "$ferry" train linear --device sim:0 --max-steps 1 --record "$work/full.jsonl" >/dev/null || fail "a recorded training"
+    "$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --json >"$work/full.json" || fail "an experiment"
+    for command in --version --help info watch "plan lenet" "plan lenet --json" "train linear --device host --max-steps 1" \
+        "experiment roundtrip --device sim:0 --size 16 --iters 1 --json" "compare $work/full.json $work/full.json" \
+        "ledger $work/full.jsonl" "advise $work/full.jsonl" "predict $work/full.jsonl" "replay $work/full.jsonl --policy ferry" \
+        "timeline $work/full.jsonl --out $work/full.trace" "report $work/full.jsonl --out $work/full.html"; do
+        # shellcheck disable=SC2086 # words
+        "$ferry" $command >/dev/full 2>"$work/err"
+        status=$?
+        [ $status -eq 1 ] && grep -q 'IO: cannot write to standard output: No space left' "$work/err" ||
+            fail "$command >/dev/full: exit status $status: $(cat "$work/err")"
+    done
 else
     echo "skipped: there is no /dev/full"
 fi
