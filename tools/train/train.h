@@ -131,7 +131,8 @@ fy_status_t train_on_event(void *user, const fy_train_event_t *event);
 /* The first Ctrl-C sets what it returns to 1; a second one ends the process. */
 const volatile int *train_catch_interrupt(void);
 void train_release_interrupt(void);
-/* Of a training that was stopped, as shells have it: 130 by Ctrl-C, 143 by SIGTERM. */
+/* Of a training that was stopped, as shells have it: 130 by Ctrl-C, 143 by SIGTERM, and if another
+ * rank got the signal, which is said. */
 int train_interrupt_status(void);
 
 /* ---- train_report.c ---- */

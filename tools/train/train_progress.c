@@ -34,7 +34,11 @@ void train_release_interrupt(void)
     sigaction(SIGTERM, &before_term, NULL);
 }
 
-int train_interrupt_status(void) { return 128 + interrupted; }
+int train_interrupt_status(void)
+{
+    if (!interrupted) fprintf(stderr, "ferry: stopped, as another rank got a signal\n");
+    return 128 + (interrupted ? interrupted : SIGTERM);
+}
 
 /* ---- the bar ---- */
 

@@ -46,14 +46,15 @@ train=("$ferry" train lenet --device sim:0 --limit-samples 300 --max-steps 60 --
 start "$mpi" 3 "${train[@]}" || fail "ferry train"
 want=$(grep '^weights: ' "$temp/out")
 cat >"$temp/rank" <<'END'
-folder=$1 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
-shift
+folder=$1 signal=$2 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+shift 2
 "$@" &
 process=$!
 if [ "$rank" = 1 ]; then
     until [ -e "$folder/step-00000005.safetensors" ]; do sleep 0.02; done
-    kill -STOP "$process"
-else
+    kill -"$signal" "$process"
+fi
+if [ "$rank$signal" != 1STOP ]; then
     status=0
     wait "$process" || status=$?
     echo "status $status"
@@ -61,14 +62,22 @@ else
 fi
 # mpirun ends all ranks when the first one leaves.
 until [ -e "$folder.status.0" ] && [ -e "$folder.status.2" ]; do sleep 0.1; done
-if [ "$rank" = 1 ]; then kill -KILL "$process"; fi
+if [ "$rank$signal" = 1STOP ]; then kill -KILL "$process"; fi
 END
-start "$mpi" 3 sh "$temp/rank" "$temp/run" "${train[@]}" --checkpoint "$temp/run" --checkpoint-every 5 --keep 9 || true
+start "$mpi" 3 sh "$temp/rank" "$temp/run" STOP "${train[@]}" --checkpoint "$temp/run" --checkpoint-every 5 --keep 9 || true
 cat "$temp/out" "$temp/err" >"$temp/both"
 if [ "$(grep -c '^status 5$' "$temp/both")" != 2 ]; then fail "exit status after a lost rank"; fi
 grep -q 'ferry: RANK_LOST: .*rank 1 (host' "$temp/err" || fail "the lost rank is not named"
 start "$mpi" 3 "${train[@]}" --checkpoint "$temp/run" --resume || fail "resume"
 if [ "$(grep '^weights: ' "$temp/out")" != "$want" ]; then fail "a resumed run has other parameters ($want)"; fi
+# A signal to one rank ends all of them, with its status.
+for signal in TERM INT; do
+    start "$mpi" 3 sh "$temp/rank" "$temp/$signal" "$signal" "${train[@]}" --checkpoint "$temp/$signal" --checkpoint-every 5 || true
+    cat "$temp/out" "$temp/err" >"$temp/both"
+    if [ "$(grep -cE '^status (143|130)$' "$temp/both")" != 3 ]; then fail "SIG$signal to one rank: $(grep '^status' "$temp/both")"; fi
+    grep -q "^status $((128 + $(kill -l $signal)))\$" "$temp/both" || fail "SIG$signal: no rank says so"
+    [ "$(grep -c 'as another rank got a signal' "$temp/err")" = 2 ] || fail "SIG$signal: the others do not say why"
+done
 # A rank that beats and makes no call: it opens a pipe that has no reader.
 mkfifo "$temp/events.1"
 if start "$mpi" 2 "$ferry" train linear --dist auto --dist-deadline 10 --record "$temp/events"; then fail "a rank that makes no call"; fi
