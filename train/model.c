@@ -101,6 +101,14 @@ static void list_args(fy_model_t *model)
     }
 }
 
+static fy_status_t version_of(const fy_tensor_t *tensor, uint64_t *out_version)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    FY_TRY(fy_tensor_query(tensor, &info));
+    *out_version = info.version;
+    return FY_STATUS_OK;
+}
+
 static fy_status_t make_tensors(fy_model_t *model, int64_t seed, fy_dtype_t low)
 {
     fy_tensor_t *draws;
@@ -128,6 +136,7 @@ static fy_status_t make_tensors(fy_model_t *model, int64_t seed, fy_dtype_t low)
         FY_TRY(fyt_init_fill(buffer->value, draws, buffer->def));
     }
     list_args(model);
+    FY_TRY(version_of(model->grads, &model->grads_version));
     return FY_STATUS_OK;
 }
 
@@ -292,21 +301,34 @@ fy_status_t fy_model_watch(fy_model_t *model, fy_tape_t *tape)
     return model->is_cheap ? fy_tape_recompute_cheap(tape, 1) : FY_STATUS_OK;
 }
 
+/* The gaps between gradients are 0: what an op on the whole block left there, such as NaN, no later
+ * backward would replace. */
+static fy_status_t clear_gaps(const fy_model_t *model)
+{
+    uint64_t version, elements = 0;
+    for (size_t i = 0; i < model->nparams; i++) elements += model->params[i].nelem;
+    if (elements == model->room) return FY_STATUS_OK;
+    FY_TRY(version_of(model->grads, &version));
+    return version == model->grads_version ? FY_STATUS_OK : fy_fill(model->grads, 0);
+}
+
 fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,
                               const fy_backward_options_t *options)
 {
     if (!model || !tape || !loss)
         return FYT_FAIL(INVALID_ARGUMENT, "model_backward: model, tape or loss is NULL");
     fy_scope_t scope = fy_scope_begin("backward");
-    fy_status_t status = fy_tape_backward(tape, loss, options);
     /* Gradients that earlier backward passes accumulated stay where this one adds nothing. */
     const int keeps = options && options->accumulate && model->has_grads;
+    fy_status_t status = keeps ? FY_STATUS_OK : clear_gaps(model);
+    if (status == FY_STATUS_OK) status = fy_tape_backward(tape, loss, options);
     for (size_t i = 0; status == FY_STATUS_OK && !keeps && i < model->nparams; i++) {
         fy_tensor_t *grad = NULL;
         status = fy_tape_grad(tape, model->params[i].value, &grad);
         if (status == FY_STATUS_OK && !grad) status = fy_fill(model->grad[i], 0);
         fy_tensor_destroy(grad);
     }
+    if (status == FY_STATUS_OK) status = version_of(model->grads, &model->grads_version);
     if (status == FY_STATUS_OK) model->has_grads = 1;
     fy_scope_end(scope, 0, NULL);
     return status;

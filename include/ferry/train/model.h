@@ -118,8 +118,8 @@ typedef struct fy_model_info {
     size_t struct_size;
     const char *name;
     fy_device_t *device;
-    /* [elements], all parameters in order, each at a multiple of 16 elements; the gaps are 0. The
-     * model's own handles */
+    /* [elements], all parameters in order, each at a multiple of 16 elements; the gaps are 0, those
+     * of `grads` again with each fy_model_backward. The model's own handles */
     fy_tensor_t *values, *grads;
     fy_tensor_t *rng; /* i64 [2], of dropout */
     uint64_t params;  /* elements, without gaps */
