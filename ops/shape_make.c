@@ -68,6 +68,13 @@ fy_status_t fy__shape_arange(const fy_op_info_t *info, fy_launch_t *launch)
                        info->name, FY__NUMBER_TEXT(attrs->start), FY__NUMBER_TEXT(last),
                        FY__DESC_TEXT(dst), FY__NUMBER_TEXT(low), FY__NUMBER_TEXT(high));
     }
+    if (attrs->start != trunc(attrs->start) || attrs->step != trunc(attrs->step) ||
+        fmax(fabs(attrs->start), fabs(last)) >= 0x1p53)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: start %s, step %s, last %s: dst %s takes whole numbers below 2^53\n"
+                       "  Use f64, or add a tensor of i64",
+                       info->name, FY__NUMBER_TEXT(attrs->start), FY__NUMBER_TEXT(attrs->step),
+                       FY__NUMBER_TEXT(last), FY__DESC_TEXT(dst));
     return FY_STATUS_OK;
 }
 

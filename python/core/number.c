@@ -94,7 +94,7 @@ static PyObject *linear(binary_fn fn, PyObject *left, PyObject *right, double si
     if ((a && b) || !is_number(number) || !is_float(tensor)) return binary(fn, left, right);
     const double value = PyFloat_AsDouble(number);
     if (value == -1.0 && PyErr_Occurred()) return NULL;
-    if (is_product) return affine(tensor, value, 0);
+    if (is_product) return affine(tensor, value, -0.0); /* + 0 would lose the sign of -0 */
     return a ? affine(a, 1, sign * value) : affine(b, sign, value);
 }
 
