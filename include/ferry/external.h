@@ -40,7 +40,8 @@ FY_API void fy_external_leave(fy_external_t *external);
 /* The work is done, and everything that waits for it goes on. `last`: your last request on dst,
  * such as its upload, which then stands for the work; {0, 0}: none.
  * A status other than OK: the ticket fails with it, dst is poisoned until it is overwritten, and
- * this thread's error is the text. So does a `last` that is no ticket, with INVALID_ARGUMENT. NULL is ignored. */
+ * this thread's error is the text. A `last` that is no ticket: INVALID_ARGUMENT, in the same way.
+ * NULL is ignored. */
 FY_API void fy_external_finish(fy_external_t *external, fy_ticket_t last, fy_status_t status);
 
 #ifdef __cplusplus

@@ -33,8 +33,7 @@ FY_API_STATUS fy_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const in
 /* Every element is `value`. Fails: INVALID_ARGUMENT (an integer dtype cannot hold it). */
 FY_API_STATUS fy_full(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                       double value, fy_tensor_t **out_dst);
-/* dst[i] = start + i * step, i < count; number. Computed in f64. Fails: INVALID_ARGUMENT (an integer
- * dtype: a fraction, a number that it cannot hold, or one of 2^53 or more, where f64 has gaps). */
+/* start + i * step, in f64; number. Fails: INVALID_ARGUMENT (integers: fractions, 2^53 and up). */
 FY_API_STATUS fy_arange(fy_device_t *device, fy_dtype_t dtype, double start, double step,
                         int64_t count, fy_tensor_t **out_dst);
 

@@ -81,8 +81,8 @@ fy_tensor_t *fy__tape_temp(fy__tape_step_t *step, fy_tensor_t *tensor);
 /* A scalar of g's dtype and device. */
 fy_status_t fy__tape_scalar(fy__tape_step_t *step, double value, fy_tensor_t **out_temp);
 /* For a rule with products whose factors leave the range of a half dtype although the gradient
- * does not: if g is half, the rule computes in f32 from here on. g is a cast then, and what it gives
- * to sources is cast back; it reads what was saved through fy__tape_wide. */
+ * does not: if g is half, the rule computes in f32 from here on. g is a cast then, and the
+ * gradients of the sources are cast back; the rule reads saved tensors through fy__tape_wide. */
 fy_status_t fy__tape_widen(fy__tape_step_t *step);
 /* A half tensor's cast to f32; another one itself. */
 fy_status_t fy__tape_wide(fy__tape_step_t *step, const fy_tensor_t *tensor,

@@ -85,7 +85,7 @@ static inline void fy__tensor_extent(const fy_tensor_t *tensor, const char **out
                (tensor->nelem ? (uint64_t)(last + 1) * fy__dtype_sizes[tensor->dtype] : 0);
 }
 /* For a view without a value on the tape: the version of its bytes when it was made, if no tape
- * recorded then; what was written before is a constant for it. Else 0. */
+ * recorded then; earlier writes are constants for it. Else 0. */
 static inline uint64_t fy__tensor_seen(const fy_tensor_t *tensor)
 {
     return tensor->valued || tensor == &fy__tensor_slot_of(tensor->storage)->first ? 0

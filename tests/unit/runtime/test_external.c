@@ -181,7 +181,7 @@ TS_DEVICE_TEST(a_failure_is_on_the_ticket_and_in_the_bytes)
     ts_expect_f32(x, ones, N);
 }
 
-/* A `last` that is none stands for no request, so nobody may read dst as if it were complete. */
+/* A `last` that is none stands for no request, so no caller may read dst as if it were complete. */
 TS_DEVICE_TEST(a_last_request_that_is_none_fails_the_work)
 {
     static const fy_ticket_t junk[] = { { 12345, 67 },

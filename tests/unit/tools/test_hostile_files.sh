@@ -210,7 +210,8 @@ for key in seq block storage segment; do
     cmp -s good.events late.events && fail "good.events has no $key"
     for reader in advised executed drawn reported recording; do
         run $reader good.events && sed -E "$plain" out >want
-        run $reader late.events && sed -E "$plain" out | diff want - >differs ||
+        if ! { run $reader late.events && sed -E "$plain" out | diff want - >differs; }; then
             fail "$reader, $key + 2^40: exit status $status: $(head -c 300 err differs)"
+        fi
     done
 done
