@@ -136,7 +136,7 @@ static fy_status_t make_tensors(fy_model_t *model, int64_t seed, fy_dtype_t low)
         FY_TRY(fyt_init_fill(buffer->value, draws, buffer->def));
     }
     list_args(model);
-    FY_TRY(version_of(model->grads, &model->grads_version));
+    model->grads_version = UINT64_MAX; /* the first backward may be recorded in a graph */
     return FY_STATUS_OK;
 }
 

@@ -78,7 +78,7 @@ struct fy_model {
     int is_cheap;             /* options: recompute_cheap */
     char *note;               /* of the last loaded checkpoint; NULL: none */
     int has_grads;            /* after the first backward: each gradient is written */
-    uint64_t grads_version;   /* of the block's bytes after the last one, or when they were made */
+    uint64_t grads_version;   /* of the block's bytes after the last one */
     fy_norm_exchange_t norms; /* ranks 0: none */
 };
 
