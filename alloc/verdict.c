@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/fail.h"
 
 typedef unsigned long long ull; /* for printf */
@@ -101,7 +102,8 @@ static void append(fy_oom_verdict_t *verdict, size_t *length, const char *format
 {
     va_list args;
     va_start(args, format);
-    const int n = vsnprintf(verdict->text + *length, sizeof verdict->text - *length, format, args);
+    const int n =
+        fy__vsnprintf(verdict->text + *length, sizeof verdict->text - *length, format, args);
     va_end(args);
     if (n > 0) *length += (size_t)n;
     if (*length >= sizeof verdict->text) *length = sizeof verdict->text - 1;
@@ -119,7 +121,8 @@ static amount_t about(uint64_t nbytes)
     int unit = 0;
     double value = (double)nbytes / 1024;
     for (; value >= 1023.95 && unit < 5; unit++) value /= 1024;
-    if (nbytes >= 10 * 1024) snprintf(about.text, sizeof about.text, "%.1f %s", value, units[unit]);
+    if (nbytes >= 10 * 1024)
+        fy__snprintf(about.text, sizeof about.text, "%.1f %s", value, units[unit]);
     return about;
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "dist/group.h"
+#include "runtime/base/c_locale.h"
 
 enum { LEAVING = -2 }; /* in waits_for: the last beat of a rank that closes its group */
 
@@ -79,7 +80,7 @@ static fy_status_t fail_silent(fy_group_t *group, int rank, int reporter)
     else if (reporter >= 0)
         snprintf(why, sizeof why, "is lost, as rank %d reports", reporter);
     else
-        snprintf(why, sizeof why, "is silent for %.3g s",
+        fy__snprintf(why, sizeof why, "is silent for %.3g s",
                  (double)group->watches[rank].silent_ns * 1e-9);
     (void)FYD_FAIL(RANK_LOST,
                    "rank %d (host %s, process %" PRId64 ") %s; its last call: %s; this rank's: %s",

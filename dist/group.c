@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/base/abi.h"
+#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 
 #define GROUP_OPTIONS(X) X(group_options, GROUP_OPTIONS, deadline_ns)
@@ -78,7 +79,7 @@ static fy_status_t load(const char *mpi, fyd_transport_t *out)
         return FYD_FAIL(UNAVAILABLE,
                         "group_open: no plugin for %s: %.300s\n  Install Debian's package "
                         "libferry-mpi-%s, or that MPI's headers and build Ferry again",
-                        mpi, dlerror(), mpi);
+                        mpi, fy__dlerror(), mpi);
     switch (open(out, error)) {
     case FYD_OPEN: return FY_STATUS_OK;
     case FYD_FINALISED:

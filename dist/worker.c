@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "dist/group.h"
+#include "runtime/base/c_locale.h"
 
 /* ---- threads ---- */
 
@@ -20,7 +21,7 @@ static fy_status_t start(pthread_t *thread, void *(*serve)(void *), fy_group_t *
     const int code = pthread_create(thread, NULL, serve, group);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code == 0 ? FY_STATUS_OK
-                     : FYD_FAIL(OUT_OF_MEMORY, "group: no thread: %s", strerror(code));
+                     : FYD_FAIL(OUT_OF_MEMORY, "group: no thread: %s", fy__strerror(code));
 }
 
 static void *beat(void *user)

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/base/c_locale.h"
+
 /* Where the next character goes: at most nbytes - 1, so that the terminator always fits. */
 static size_t advance(size_t at, int written, size_t nbytes)
 {
@@ -49,10 +51,10 @@ const char *fy__number_format(double value, char *buf, size_t nbytes)
 {
     int digits = 6;
     if (value == trunc(value) && fabs(value) < 0x1p64) {
-        snprintf(buf, nbytes, "%.0f", value);
+        fy__snprintf(buf, nbytes, "%.0f", value);
         return buf;
     }
-    do snprintf(buf, nbytes, "%.*g", digits, value);
-    while (digits++ < 17 && strtod(buf, NULL) != value);
+    do fy__snprintf(buf, nbytes, "%.*g", digits, value);
+    while (digits++ < 17 && fy__strtod(buf, NULL) != value);
     return buf;
 }

@@ -7,8 +7,9 @@
 # Elsewhere than on Debian (or without root and sudo) it lists the missing packages, and exits 1.
 set -euo pipefail
 
-# The requirements, one a line: how each is detected (a command, a file under an include folder,
-# an archive that clang links, an option that clang links with, a header of python3) and the package that provides it.
+# The requirements, one a line: how each is detected (a command, a file, a file under an include
+# folder, an archive that clang links, an option that clang links with, a header of python3) and the
+# package that provides it.
 wanted="
 command:cc            build-essential
 command:c++           build-essential
@@ -41,6 +42,7 @@ module:ensurepip      python3-venv
 command:shellcheck    shellcheck
 command:groff         groff-base
 command:git           git
+file:/usr/share/i18n/locales/de_DE locales
 command:ccache        ccache
 command:debootstrap   debootstrap
 command:rustc         rustc
@@ -85,6 +87,7 @@ is_there() {
             return 1
         fi
         ;;
+    file:*) [ -e "${1#file:}" ] ;;
     clang:*) echo 'int main(void) { return 0; }' | clang -x c "${1#clang:}" - -o /dev/null 2>/dev/null ;;
     python:*) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/${1#python:}" ] ;;
     module:*) python3 -c "import ${1#module:}" >/dev/null 2>&1 ;;

@@ -13,6 +13,7 @@
 
 #include <ferry/scope.h>
 
+#include "runtime/base/c_locale.h"
 #include "train/abi.h"
 #include "train/fail.h"
 #include "train/model.h"
@@ -181,7 +182,7 @@ static fy_status_t open_any(const char *path, char **out_path, fy_safetensors_t 
     if (stat(path, &facts))
         return errno == ENOENT
                    ? FYT_FAIL(UNAVAILABLE, "there is no checkpoint: %s is not there", path)
-                   : FYT_FAIL(IO, "cannot look at %s: %s", path, strerror(errno));
+                   : FYT_FAIL(IO, "cannot look at %s: %s", path, fy__strerror(errno));
     if (S_ISDIR(facts.st_mode)) return open_newest(path, out_path, out_file);
     *out_path = strdup(path);
     return *out_path ? open_checkpoint(path, out_file)

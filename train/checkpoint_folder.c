@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/c_locale.h"
 #include "train/fail.h"
 
 enum { MOST_NAME = 64 };
@@ -68,7 +69,7 @@ fy_status_t fyt_folder_make(const char *directory)
     struct stat facts;
     if (mkdir(directory, 0777) == 0) return FY_STATUS_OK;
     if (errno != EEXIST)
-        return FYT_FAIL(IO, "cannot make the folder %s: %s", directory, strerror(errno));
+        return FYT_FAIL(IO, "cannot make the folder %s: %s", directory, fy__strerror(errno));
     if (stat(directory, &facts) == 0 && S_ISDIR(facts.st_mode)) return FY_STATUS_OK;
     return FYT_FAIL(IO, "%s is there, but is no folder", directory);
 }
@@ -102,7 +103,7 @@ static fy_status_t scan(const char *directory, DIR *folder, int deletes_left_ove
         }
         (*steps)[(*count)++] = step;
     }
-    if (errno) return FYT_FAIL(IO, "cannot list %s: %s", directory, strerror(errno));
+    if (errno) return FYT_FAIL(IO, "cannot list %s: %s", directory, fy__strerror(errno));
     if (*count) qsort(*steps, *count, sizeof **steps, latest_first);
     return FY_STATUS_OK;
 }
@@ -113,7 +114,7 @@ static fy_status_t list(const char *directory, int deletes_left_overs, int64_t *
     *out_steps = NULL;
     *out_count = 0;
     DIR *folder = opendir(directory);
-    if (!folder) return FYT_FAIL(IO, "cannot list %s: %s", directory, strerror(errno));
+    if (!folder) return FYT_FAIL(IO, "cannot list %s: %s", directory, fy__strerror(errno));
     const fy_status_t status = scan(directory, folder, deletes_left_overs, out_steps, out_count);
     closedir(folder);
     if (status == FY_STATUS_OK) return status;
@@ -147,7 +148,7 @@ fy_status_t fyt_folder_trim(const char *directory, int keep, int64_t written)
         if (path && unlink(path) && errno != ENOENT && status == FY_STATUS_OK)
             status = FYT_FAIL(
                 IO, "the new checkpoint is written, but the old one %s cannot be deleted: %s", path,
-                strerror(errno));
+                fy__strerror(errno));
         free(path);
     }
     free(steps);

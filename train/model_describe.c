@@ -1,6 +1,7 @@
 /* Queries of a model: parameters and buffers by number and by name, sums, the printed table.
  * Not here: making and running it (model.c). */
 #include "model.h"
+#include "runtime/base/c_locale.h"
 #include "train/abi.h"
 
 #include <stdarg.h>
@@ -158,7 +159,8 @@ __attribute__((format(printf, 2, 3))) static void put(writer_t *out, const char 
     va_list args;
     const size_t used = out->length < out->size ? out->length : out->size;
     va_start(args, format);
-    const int n = vsnprintf(out->size ? out->text + used : NULL, out->size - used, format, args);
+    const int n =
+        fy__vsnprintf(out->size ? out->text + used : NULL, out->size - used, format, args);
     va_end(args);
     if (n > 0) out->length += (size_t)n;
 }

@@ -56,7 +56,7 @@ static fy_status_t read_string(cursor_t *cursor, char *to, size_t room)
     if (!quote) return fail_at(cursor, "the begin of a string");
     size_t n = 0;
     for (; cursor->at < cursor->end && *cursor->at != quote; cursor->at++) {
-        if (*cursor->at == '\\' || !isprint((unsigned char)*cursor->at) || n + 1 == room)
+        if (*cursor->at == '\\' || *cursor->at < ' ' || *cursor->at > '~' || n + 1 == room)
             return fail_at(cursor, "part of a key or type");
         to[n++] = *cursor->at;
     }

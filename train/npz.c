@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/input.h"
 #include "train/fail.h"
 #include "train/npy.h"
@@ -49,7 +50,7 @@ static fy_status_t read_at(const fy_npz_t *file, void *to, uint64_t nbytes, uint
     while (nbytes) {
         const ssize_t n = pread(file->input.fd, at, nbytes, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return FYT_FAIL(IO, "cannot read %s: %s", file->path, strerror(errno));
+        if (n < 0) return FYT_FAIL(IO, "cannot read %s: %s", file->path, fy__strerror(errno));
         if (!n)
             return FYT_FAIL(IO, "%s ends at byte %" PRIu64 ": it was shortened", file->path,
                             offset);

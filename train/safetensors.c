@@ -13,6 +13,7 @@
 
 #include <ferry/device.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/input.h"
 #include "train/abi.h"
 #include "train/fail.h"
@@ -35,7 +36,7 @@ static fy_status_t read_at(const char *path, int fd, void *data, size_t nbytes, 
     while (nbytes) {
         const ssize_t n = pread(fd, to, nbytes, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return FYT_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
+        if (n < 0) return FYT_FAIL(IO, "cannot read %s: %s", path, fy__strerror(errno));
         if (n == 0)
             return FYT_FAIL(IO, "%s ends at byte %llu: it has been shortened since it was opened",
                             path, (unsigned long long)offset);
@@ -70,7 +71,7 @@ static fy_status_t read_header(fy_safetensors_t *file)
     uint64_t length;
     char first;
     if (fstat(file->fd, &facts))
-        return FYT_FAIL(IO, "cannot look at %s: %s", file->path, strerror(errno));
+        return FYT_FAIL(IO, "cannot look at %s: %s", file->path, fy__strerror(errno));
     if (!S_ISREG(facts.st_mode))
         return FYT_FAIL(IO, "%s is no regular file but %s: a safetensors file must have a size",
                         file->path, fy__input_kind(facts.st_mode));
@@ -125,7 +126,7 @@ fy_status_t fy_safetensors_open(const char *path, fy_safetensors_t **out_file)
     /* Not blocking: a pipe without a writer is opened and refused without waiting for one. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const fy_status_t status = file->fd < 0
-                                   ? FYT_FAIL(IO, "cannot open %s: %s", path, strerror(errno))
+                                   ? FYT_FAIL(IO, "cannot open %s: %s", path, fy__strerror(errno))
                                    : read_header(file);
     if (status != FY_STATUS_OK) {
         fy_safetensors_close(file);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/json.h"
 #include "train/fail.h"
 
@@ -81,7 +82,7 @@ static fy_status_t corrupt(const reader_t *r, const char *format, ...)
     char what[256];
     va_list args;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
+    fy__vsnprintf(what, sizeof what, format, args);
     va_end(args);
     return FYT_FAIL(CORRUPT_DATA, "%s is not a whole safetensors file: byte %zu of its header: %s",
                     r->path, (size_t)(r->json.at - r->json.begin), what);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "runtime/base/c_locale.h"
 #include "train/fail.h"
 #include "train/abi.h"
 
@@ -113,7 +114,7 @@ fy_status_t fy_schedule_check(const fy_schedule_t *schedule)
     if (broken.holds) return FY_STATUS_OK;
     const bool is_whole = broken.value == trunc(broken.value) && fabs(broken.value) < 0x1p64;
     char value[32]; /* counts of steps are whole */
-    snprintf(value, sizeof value, is_whole ? "%.0f" : "%g", broken.value);
+    fy__snprintf(value, sizeof value, is_whole ? "%.0f" : "%g", broken.value);
     return FYT_FAIL(INVALID_ARGUMENT, "schedule %s: %s is %s; it must be %s",
                     fy_schedule_name(schedule->kind), broken.field, value, broken.wanted);
 }

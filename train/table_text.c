@@ -5,12 +5,12 @@
 #include "table.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/input.h"
 #include "train/abi.h"
 
@@ -79,7 +79,7 @@ static char guess_separator(const char *line, const char *stop)
 /* Reads the field at *at, which ends at a separator or at `stop`; leaves *at behind the field's
  * trailing blanks. */
 static fy_status_t read_number(const text_t *text, const char **at, const char *stop,
-                               locale_t c_locale, double *out_value)
+                               double *out_value)
 {
     const char *begin = *at, *scan;
     char *parsed;
@@ -91,7 +91,7 @@ static fy_status_t read_number(const text_t *text, const char **at, const char *
     if (scan == begin && ends)
         return fail_at(text, begin, "a number was expected where a field is empty");
     if (!ends) return fail_at(text, begin, "a decimal number was expected");
-    double value = strtod_l(begin, &parsed, c_locale);
+    double value = fy__strtod(begin, &parsed);
     if (parsed != scan) return fail_at(text, begin, "a decimal number was expected");
     if (!isfinite(value)) return fail_at(text, begin, "the number is too large for f64");
     *out_value = value;
@@ -102,7 +102,7 @@ static fy_status_t read_number(const text_t *text, const char **at, const char *
 /* Reads one line. values NULL: only counts. More fields than `expected` (0: any number) are an
  * error, fewer too. */
 static fy_status_t read_line(const text_t *text, const char *stop, uint64_t expected,
-                             locale_t c_locale, double *values, uint64_t *out_fields)
+                             double *values, uint64_t *out_fields)
 {
     const char *at = text->line;
     uint64_t fields = 0;
@@ -117,7 +117,7 @@ static fy_status_t read_line(const text_t *text, const char *stop, uint64_t expe
                      (unsigned long long)expected);
             return fail_at(text, at, what);
         }
-        FY_TRY(read_number(text, &at, stop, c_locale, &value));
+        FY_TRY(read_number(text, &at, stop, &value));
         if (values) values[fields] = value;
         fields++;
         if (at == stop) break;
@@ -135,7 +135,7 @@ static fy_status_t read_line(const text_t *text, const char *stop, uint64_t expe
 
 /* One pass over all lines. values NULL: counts rows and fields, and checks everything. */
 static fy_status_t scan_lines(text_t *text, const char *begin, const fy_table_options_t *options,
-                              locale_t c_locale, double *values, uint64_t *rows, uint64_t *cols)
+                              double *values, uint64_t *rows, uint64_t *cols)
 {
     const char *line = begin;
     uint64_t row = 0;
@@ -149,8 +149,8 @@ static fy_status_t scan_lines(text_t *text, const char *begin, const fy_table_op
         if (text->line_number <= options->header_rows || line_is_skipped(line, stop)) continue;
         if (!text->separator)
             text->separator = options->separator ? options->separator : guess_separator(line, stop);
-        FY_TRY(read_line(text, stop, row ? *cols : 0, c_locale,
-                         values ? values + row * *cols : NULL, &fields));
+        FY_TRY(
+            read_line(text, stop, row ? *cols : 0, values ? values + row * *cols : NULL, &fields));
         *cols = fields;
         row++;
         uint64_t count;
@@ -177,7 +177,7 @@ static fy_status_t check_options(const fy_table_options_t *options, fy_table_opt
     return FY_STATUS_OK;
 }
 
-/* text[nbytes] must be NUL: strtod stops there. */
+/* text[nbytes] must be NUL: fy__strtod stops there. */
 static fy_status_t parse_terminated(const char *bytes, size_t nbytes, const char *name,
                                     const fy_table_options_t *options, fy_table_t **out_table)
 {
@@ -192,16 +192,13 @@ static fy_status_t parse_terminated(const char *bytes, size_t nbytes, const char
     if (memchr(bytes, 0, nbytes))
         return FYT_FAIL(CORRUPT_DATA, "%s: byte %zu is NUL: this is no text", name,
                         (size_t)((char *)memchr(bytes, 0, nbytes) - bytes));
-    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!c_locale) return FYT_FAIL(OUT_OF_MEMORY, "table_read: no host memory for the C locale");
-    status = scan_lines(&text, begin, options, c_locale, NULL, &rows, &cols);
+    status = scan_lines(&text, begin, options, NULL, &rows, &cols);
     if (status == FY_STATUS_OK && !rows)
         status = FYT_FAIL(CORRUPT_DATA, "%s: no numbers in %zu bytes (%u header lines skipped)",
                           name, nbytes, options->header_rows);
     if (status == FY_STATUS_OK) status = fy_table_create(rows, cols, NULL, &table);
     if (status == FY_STATUS_OK)
-        status = scan_lines(&text, begin, options, c_locale, table->values, &rows, &cols);
-    freelocale(c_locale);
+        status = scan_lines(&text, begin, options, table->values, &rows, &cols);
     if (status != FY_STATUS_OK) {
         fy_table_destroy(table);
         return status;
@@ -261,20 +258,12 @@ fy_status_t fy_table_write(const fy_table_t *table, const char *path)
     if (!table || !path)
         return FYT_FAIL(INVALID_ARGUMENT, "table_write: %s is NULL", table ? "path" : "table");
     FILE *file = fopen(path, "wbe");
-    if (!file) return FYT_FAIL(IO, "cannot create %s: %s", path, strerror(errno));
-    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!c_locale) {
-        fclose(file);
-        return FYT_FAIL(OUT_OF_MEMORY, "table_write: no host memory for the C locale");
-    }
-    locale_t before = uselocale(c_locale); /* of this thread only */
+    if (!file) return FYT_FAIL(IO, "cannot create %s: %s", path, fy__strerror(errno));
     for (uint64_t r = 0; r < table->rows; r++)
         for (uint64_t c = 0; c < table->cols; c++)
-            fprintf(file, "%.9g%s", table->values[r * table->cols + c],
-                    c + 1 < table->cols ? "\t" : "\r\n");
-    uselocale(before);
-    freelocale(c_locale);
+            fy__fprintf(file, "%.9g%s", table->values[r * table->cols + c],
+                        c + 1 < table->cols ? "\t" : "\r\n");
     int failed = ferror(file), error = errno;
     if (fclose(file) != 0 && !failed) failed = 1, error = errno;
-    return failed ? FYT_FAIL(IO, "cannot write %s: %s", path, strerror(error)) : FY_STATUS_OK;
+    return failed ? FYT_FAIL(IO, "cannot write %s: %s", path, fy__strerror(error)) : FY_STATUS_OK;
 }

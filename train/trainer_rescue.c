@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/c_locale.h"
 #include "train/checkpoint.h"
 
 enum { WAIT_MS = 10000, POLL_MS = 50 };
@@ -122,7 +123,7 @@ static fy_status_t report_file(const fyt_trainer_t *trainer, fy_status_t status,
                             first->text, step, folder, WAIT_MS / 1000);
     return fy_error_set(status, first->file, first->line,
                         "%s\n  This rank could not look for a checkpoint of update %lld in %s: %s",
-                        first->text, step, folder, error ? strerror(error) : "no host memory");
+                        first->text, step, folder, error ? fy__strerror(error) : "no host memory");
 }
 
 fy_status_t fyt_rescue_save(fyt_trainer_t *trainer, fy_status_t status)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "runtime/base/c_locale.h"
 #include "train/loader.h"
 #include "train/optimizer.h"
 
@@ -18,7 +19,7 @@ __attribute__((format(printf, 2, 3))) static void put(text_t *text, const char *
 {
     va_list arguments;
     va_start(arguments, format);
-    const int length = vsnprintf(text->at, text->left, format, arguments);
+    const int length = fy__vsnprintf(text->at, text->left, format, arguments);
     va_end(arguments);
     if (length < 0 || (size_t)length >= text->left) return; /* the rest is not compared */
     text->at += length;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/fail.h"
 #include "runtime/record/recording.h"
 #include "runtime/thread/guard.h"
@@ -42,7 +43,7 @@ static fy_status_t open_file(file_t *file, int flags)
                         flags | O_CLOEXEC | O_NOCTTY | (flags & O_ACCMODE ? 0 : O_NONBLOCK), 0666);
     while (file->fd < 0 && errno == EINTR);
     if (file->fd >= 0) return FY_STATUS_OK;
-    return FY_FAIL(IO, "%s: cannot open '%s': %s", file->what, file->path, strerror(errno));
+    return FY_FAIL(IO, "%s: cannot open '%s': %s", file->what, file->path, fy__strerror(errno));
 }
 
 static fy_status_t too_short(const file_t *file, uint64_t nbytes)
@@ -57,9 +58,10 @@ static fy_status_t check_size(const file_t *file)
 {
     struct stat info;
     if (fstat(file->fd, &info) != 0)
-        return FY_FAIL(IO, "%s: cannot look at '%s': %s", file->what, file->path, strerror(errno));
+        return FY_FAIL(IO, "%s: cannot look at '%s': %s", file->what, file->path,
+                       fy__strerror(errno));
     if (S_ISDIR(info.st_mode))
-        return FY_FAIL(IO, "%s: '%s': %s", file->what, file->path, strerror(EISDIR));
+        return FY_FAIL(IO, "%s: '%s': %s", file->what, file->path, fy__strerror(EISDIR));
     if (S_ISFIFO(info.st_mode))
         return FY_FAIL(IO, "%s: '%s' is a pipe, which has no offsets", file->what, file->path);
     if (!S_ISREG(info.st_mode)) return FY_STATUS_OK;
@@ -77,7 +79,7 @@ static fy_status_t read_at(file_t *file, void *bytes, uint64_t at, uint64_t nbyt
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
             return FY_FAIL(IO, "%s: reading '%s' at %llu: %s", file->what, file->path,
-                           (ull)(file->offset + at + done), strerror(errno));
+                           (ull)(file->offset + at + done), fy__strerror(errno));
         if (got == 0) return too_short(file, at + done);
         file->moved = true;
         done += (uint64_t)got;
@@ -95,7 +97,7 @@ static fy_status_t write_at(const file_t *file, const void *bytes, uint64_t at, 
         if (put <= 0)
             return FY_FAIL(IO, "%s: writing '%s' at %llu: %s", file->what, file->path,
                            (ull)(file->offset + at + done),
-                           put ? strerror(errno) : "nothing was written");
+                           put ? fy__strerror(errno) : "nothing was written");
         done += (uint64_t)put;
     }
     fy__charge_host(0, 2 * nbytes);
@@ -278,7 +280,7 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
         status = save_all(thread, &fetch, &save, src, dtype);
         /* some file systems report only here that they were full */
         if (close(file.fd) != 0 && status == FY_STATUS_OK)
-            status = FY_FAIL(IO, "%s: closing '%s': %s", file.what, path, strerror(errno));
+            status = FY_FAIL(IO, "%s: closing '%s': %s", file.what, path, fy__strerror(errno));
     }
     fy__sync_end(thread, start_ns);
     if (status != FY_STATUS_OK) fy__guard_settle(thread);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/json.h"
 
@@ -141,7 +142,7 @@ fy_status_t fy_ledger_write(const char *path, fy_ledger_format_t format)
                        (int)format);
     writing.file = fopen(path, "we");
     if (!writing.file)
-        return FY_FAIL(IO, "ledger_write: cannot write %.300s: %s", path, strerror(errno));
+        return FY_FAIL(IO, "ledger_write: cannot write %.300s: %s", path, fy__strerror(errno));
     if (format == FY_LEDGER_TEXT) {
         fy_ledger_walk(measure, &writing);
         text_head(&writing);
@@ -163,6 +164,6 @@ fy_status_t fy_ledger_write(const char *path, fy_ledger_format_t format)
     }
     if (failed)
         return FY_FAIL(IO, "ledger_write: %.300s is not whole: %s", path,
-                       error ? strerror(error) : "a write failed");
+                       error ? fy__strerror(error) : "a write failed");
     return FY_STATUS_OK;
 }

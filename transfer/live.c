@@ -16,6 +16,7 @@
 #include <ferry/ledger.h>
 #include <ferry/memory.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/device/registry.h"
@@ -178,7 +179,7 @@ static void begin(void)
         }
     }
     pthread_mutex_unlock(&lock);
-    if (error) fy__log(FY_LOG_WARNING, "FERRY_WATCH=1: nothing is shared: %s", strerror(error));
+    if (error) fy__log(FY_LOG_WARNING, "FERRY_WATCH=1: nothing is shared: %s", fy__strerror(error));
 }
 
 void fy__live_from_environment(void)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/replace.h"
 
@@ -56,6 +57,7 @@ fy_status_t fy_memory_snapshot(const fy_device_t *device, const char *path,
     else if (!error)
         error = fy__replace_commit(&replace);
     fy__snapshot_free(&snapshot);
-    return error ? FY_FAIL(IO, "memory_snapshot: cannot write %.300s: %s", path, strerror(error))
-                 : FY_STATUS_OK;
+    return error
+               ? FY_FAIL(IO, "memory_snapshot: cannot write %.300s: %s", path, fy__strerror(error))
+               : FY_STATUS_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "alloc/report/snapshot_draw.h"
+#include "runtime/base/c_locale.h"
 
 typedef const fy__snapshot_t snapshot_t;
 typedef const fy__snapshot_pool_t pool_t;
@@ -154,9 +155,10 @@ static void put_rects(FILE *file, const flow_t *place, double y, segment_t *segm
                             : end;
         const double x = place->x + (double)(begin - line_begin) * place->scale,
                      width = (double)(stop - begin) * place->scale;
-        fprintf(file, "<rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" class=\"%s%s\"/>",
-                MARGIN + x, y + (double)((place->line + line) * LINE + LABEL),
-                width < 1 ? 1 : width, BAR, class, width < 4 ? " thin" : "");
+        fy__fprintf(file,
+                    "<rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" class=\"%s%s\"/>",
+                    MARGIN + x, y + (double)((place->line + line) * LINE + LABEL),
+                    width < 1 ? 1 : width, BAR, class, width < 4 ? " thin" : "");
         begin = stop;
     }
 }

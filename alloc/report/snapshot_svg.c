@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "alloc/report/snapshot_draw.h"
+#include "runtime/base/c_locale.h"
 
 typedef const fy__snapshot_t snapshot_t;
 typedef const fy__snapshot_pool_t pool_t;
@@ -80,8 +81,8 @@ void fy__draw_size(FILE *file, uint64_t nbytes)
     double value = (double)nbytes;
     int unit = 0;
     for (; value >= 1024 && unit < 5; unit++) value /= 1024;
-    fprintf(file, value < 100 && value != (double)(int)value ? "%.1f %s" : "%.0f %s", value,
-            units[unit]);
+    fy__fprintf(file, value < 100 && value != (double)(int)value ? "%.1f %s" : "%.0f %s", value,
+                units[unit]);
 }
 
 void fy__draw_named(FILE *file, const char *before, uint64_t nbytes)
@@ -92,7 +93,7 @@ void fy__draw_named(FILE *file, const char *before, uint64_t nbytes)
 
 void fy__draw_text(FILE *file, double x, double y, const char *class)
 {
-    fprintf(file, "<text x=\"%.0f\" y=\"%.0f\" class=\"%s\">", x, y, class);
+    fy__fprintf(file, "<text x=\"%.0f\" y=\"%.0f\" class=\"%s\">", x, y, class);
 }
 
 /* Truncates a long path at the front: its end is more specific. */
@@ -125,8 +126,8 @@ static void put_figures(FILE *file, pool_t *pool)
     if (pool->in_place) fy__draw_named(file, "; locked outside the pool ", pool->in_place);
     if (!s->cached) return;
     fy__draw_named(file, "; largest free ", s->largest_free);
-    fprintf(file, ", fragmentation %.0f %%",
-            100.0 * (1.0 - (double)s->largest_free / (double)s->cached));
+    fy__fprintf(file, ", fragmentation %.0f %%",
+                100.0 * (1.0 - (double)s->largest_free / (double)s->cached));
 }
 
 static void put_stats(FILE *file, pool_t *pool)
@@ -216,7 +217,8 @@ static void put_style(FILE *file)
 
 static double put_key(FILE *file, double x, const char *class, const char *text, uint64_t nbytes)
 {
-    fprintf(file, "<rect x=\"%.0f\" y=\"36\" width=\"14\" height=\"12\" class=\"%s\"/>", x, class);
+    fy__fprintf(file, "<rect x=\"%.0f\" y=\"36\" width=\"14\" height=\"12\" class=\"%s\"/>", x,
+                class);
     fy__draw_text(file, x + 18, 46, "text");
     fputs(text, file);
     fy__draw_named(file, " ", nbytes);
@@ -254,13 +256,14 @@ void fy__snapshot_write_svg(const fy__snapshot_t *snapshot, FILE *file)
     struct tm utc = { 0 };
     for (size_t i = 0; i < snapshot->npools; i++)
         height += pool_height(snapshot, &snapshot->pools[i]);
-    fprintf(file,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" "
-            "width=\"%d\" height=\"%.0f\" "
-            "viewBox=\"0 0 %d %.0f\">\n",
-            WIDTH, height, WIDTH, height);
+    fy__fprintf(
+        file,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" "
+        "width=\"%d\" height=\"%.0f\" "
+        "viewBox=\"0 0 %d %.0f\">\n",
+        WIDTH, height, WIDTH, height);
     put_style(file);
-    fprintf(file, "<rect width=\"%d\" height=\"%.0f\" class=\"page\"/>\n", WIDTH, height);
+    fy__fprintf(file, "<rect width=\"%d\" height=\"%.0f\" class=\"page\"/>\n", WIDTH, height);
     fy__draw_text(file, MARGIN, 24, "title");
     fputs("Memory of ", file);
     fy__draw_xml(file, snapshot->device);

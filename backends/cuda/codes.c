@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "backends/cuda/device.h"
+#include "runtime/base/c_locale.h"
 
 fy_status_t fy__cuda_status(CUresult code)
 {
@@ -79,7 +80,7 @@ fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const cha
     char asked[200], recent[320] = "";
     va_list args;
     va_start(args, format);
-    vsnprintf(asked, sizeof asked, format, args);
+    fy__vsnprintf(asked, sizeof asked, format, args);
     va_end(args);
     const char *text = NULL;
     if (fy__cuda.cuGetErrorString == NULL ||

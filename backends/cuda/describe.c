@@ -13,6 +13,7 @@
 #include "backends/cuda/lt.h"
 #include "backends/cuda/nvtx.h"
 #include "backends/cuda/virtual.h"
+#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 
 void fy__cuda_say(const fy__cuda_facts_t *facts, const char *key, const char *format, ...)
@@ -20,7 +21,7 @@ void fy__cuda_say(const fy__cuda_facts_t *facts, const char *key, const char *fo
     char value[400];
     va_list args;
     va_start(args, format);
-    vsnprintf(value, sizeof value, format, args);
+    fy__vsnprintf(value, sizeof value, format, args);
     va_end(args);
     facts->say(facts->user, key, value);
 }
@@ -37,7 +38,7 @@ void fy__cuda_say_library(const fy__cuda_facts_t *facts, const char *key, const 
         void *entry = library != NULL ? dlsym(library, version_entry) : NULL;
         Dl_info where = { 0 };
         if (entry == NULL) {
-            const char *text = dlerror();
+            const char *text = fy__dlerror();
             if (used < sizeof why)
                 used += (size_t)snprintf(why + used, sizeof why - used, "%s%s",
                                          used > 0 ? "; " : "not found: ", text);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/cuda/dnn.h"
+#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 
 fy__cudnn_t fy__cudnn;
@@ -58,7 +59,7 @@ static fy_status_t load(const char *name)
     fy__cudnn_t table = { .library = dlopen(name, RTLD_NOW | RTLD_LOCAL) };
     void *entry;
     if (table.library == NULL) {
-        const char *why = dlerror();
+        const char *why = fy__dlerror();
         return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "cuDNN did not load: %s",
                              why != NULL ? why : name);
     }

@@ -2,6 +2,7 @@
  * plugin looks a driver's symbol up. Not here: what its codes mean (codes.c), what the calls are
  * used for. */
 #include "backends/cuda/driver.h"
+#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 
 #include <dlfcn.h>
@@ -67,7 +68,7 @@ static fy_status_t load(const char *name)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
-        const char *why = dlerror();
+        const char *why = fy__dlerror();
         return FY__CUDA_FAIL(FY_STATUS_UNAVAILABLE,
                              "no CUDA driver: dlopen(\"%s\") failed: %s\n  Install the NVIDIA "
                              "driver (it brings %s), or name another file "

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/cuda/lt.h"
+#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 
 fy__cublaslt_t fy__cublaslt;
@@ -55,7 +56,7 @@ static fy_status_t load(void)
     fy__cublaslt_t table = { 0 };
     for (int i = 0; i < 2 && names[i] != NULL && table.library == NULL; i++) {
         table.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-        const char *text = table.library == NULL ? dlerror() : NULL;
+        const char *text = table.library == NULL ? fy__dlerror() : NULL;
         if (text != NULL) snprintf(why[i], sizeof why[i], "%s%s", i > 0 ? "; " : "", text);
     }
     if (table.library == NULL)

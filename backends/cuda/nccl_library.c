@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/cuda/describe.h"
+#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 
 fy__nccl_t fy__nccl;
@@ -33,7 +34,7 @@ static void load(void)
     }
     fy__nccl_t table = { .library = dlopen(name, RTLD_NOW | RTLD_LOCAL) };
     if (table.library == NULL) {
-        const char *text = dlerror();
+        const char *text = fy__dlerror();
         snprintf(why_not, sizeof why_not, "not found: %s", text != NULL ? text : name);
         return;
     }

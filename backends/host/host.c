@@ -15,6 +15,7 @@
 #include "backends/kernels/conv_tune.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/threads.h"
+#include "runtime/base/c_locale.h"
 
 static const fy_host_api_t *ferry; /* set once by open, before any slot is called */
 static char the_device;            /* its address is the handle; the host has no state */
@@ -215,7 +216,7 @@ static void describe_load(const fy__threads_facts_t *threads, fy_fact_fn say, vo
     if (!found || threads->waiting != FY__WAITING_ACTIVE ||
         !fy__load_is_high(&load, team, threads->processors))
         return;
-    (void)snprintf(
+    (void)fy__snprintf(
         text, sizeof text,
         "idle kernel threads spin while other threads use the %d processors (%d of them now, load "
         "average %.2f): a parallel "

@@ -3,14 +3,16 @@
 
 #include <stdlib.h>
 
+#include "runtime/base/c_locale.h"
+
 int fy__load_parse(const char *line, fy__load_t *out_load)
 {
     char *end;
-    const double average = strtod(line, &end);
+    const double average = fy__strtod(line, &end);
     if (end == line || average < 0) return 0;
     for (int skipped = 0; skipped < 2; skipped++) { /* the averages over five and fifteen minutes */
         const char *at = end;
-        (void)strtod(at, &end);
+        (void)fy__strtod(at, &end);
         if (end == at) return 0;
     }
     const char *at = end;

@@ -2,6 +2,7 @@
  * needs them.
  * Not here: regions (fy__for_each in dispatch.c). The model is explained in docs/environment.md. */
 #include "backends/kernels/threads.h"
+#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 
 #include <ctype.h>
@@ -50,18 +51,15 @@ int fy__threads_choose(double work_ns, int most, fy__waiting_t waiting)
     return work_ns > fork_ns + work_ns / (EFFICIENCY * (double)most) ? most : 1;
 }
 
-static const char *skip_space(const char *text)
-{
-    while (isspace((unsigned char)*text)) text++;
-    return text;
-}
+static const char *skip_space(const char *text) { return text + strspn(text, " \t\n\v\f\r"); }
 
 /* Is `text` this word, in any case, with space around it? */
 static int is_word(const char *text, const char *word)
 {
     const size_t length = strlen(word);
     text = skip_space(text);
-    return strncasecmp(text, word, length) == 0 && *skip_space(text + length) == '\0';
+    return strncasecmp_l(text, word, length, fy__c_locale()) == 0 &&
+           *skip_space(text + length) == '\0';
 }
 
 /* GOMP_SPINCOUNT: a number that k, m, g or t may follow, or "infinite", or "infinity". */
@@ -79,7 +77,7 @@ static int parse_spins(const char *text, uint64_t *out_spins)
     if (end == text || errno) return 0;
     const char *rest = skip_space(end);
     if (*rest) {
-        const char *const units = "kmgt", *unit = strchr(units, tolower((unsigned char)*rest));
+        const char *const units = "kmgt", *unit = strchr(units, *rest | ' ');
         if (!unit || *skip_space(rest + 1)) return 0;
         for (const char *at = units; at <= unit; at++) factor *= 1000;
     }

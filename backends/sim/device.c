@@ -15,6 +15,7 @@
 #include "backends/sim/network.h"
 #include "backends/sim/schedule.h"
 #include "backends/sim/sim.h"
+#include "runtime/base/c_locale.h"
 
 /* What the options of one open say. */
 typedef struct options {
@@ -291,7 +292,7 @@ void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...)
     va_list args;
     if (atomic_exchange(&dev->is_losing, true)) return;
     va_start(args, format);
-    vsnprintf(dev->why, sizeof(dev->why), format, args);
+    fy__vsnprintf(dev->why, sizeof(dev->why), format, args);
     va_end(args);
     atomic_store(&dev->is_lost, true);
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "backends/sim/sim.h"
+#include "runtime/base/c_locale.h"
 
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static fy__sim_ranges_t segments; /* owner: the device; bytes: NULL with numerics=off */
@@ -51,7 +52,7 @@ static fy_status_t fail_mapping(const fy__sim_device_t *dev, uint64_t nbytes, in
     return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY,
                         "%s: a block of %" PRIu64 " bytes needs %" PRIu64
                         " bytes of address space, which the system refuses: %s",
-                        dev->name, nbytes, space, strerror(error));
+                        dev->name, nbytes, space, fy__strerror(error));
 }
 
 /* How far a new block may grow: over all the device has, where it may. */
@@ -219,7 +220,7 @@ static fy_status_t grow(fy__sim_device_t *dev, const fy__sim_range_t *range, uin
         return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY,
                             "%s: a block of %" PRIu64 " bytes cannot grow to %" PRIu64
                             " where it stands: %s",
-                            dev->name, range->nbytes, new_nbytes, strerror(error));
+                            dev->name, range->nbytes, new_nbytes, fy__strerror(error));
     }
     set_size(range, new_nbytes);
     return FY_STATUS_OK;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "backends/sim/sim.h"
+#include "runtime/base/c_locale.h"
 #include "runtime/base/input.h"
 #include "runtime/base/json.h"
 
@@ -110,7 +111,7 @@ FY_PRINTF(3, 4) static fy_status_t bad(const reader_t *r, int line, const char *
     char what[200];
     va_list args;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
+    fy__vsnprintf(what, sizeof what, format, args);
     va_end(args);
     return fy__sim_host->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, line,
                               "%s: profile=%s, line %zu: %s\n  ferry calibrate writes such files; "

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/thread/thread.h"
 
 static const fy_error_t no_error = { FY_STATUS_OK, 0, "", "no call has failed on this thread",
@@ -50,7 +51,7 @@ fy_status_t fy_error_set(fy_status_t status, const char *file, int line, const c
     char text[sizeof thread->error.text]; /* an argument may be the text of the previous record */
     va_list args;
     va_start(args, format);
-    const int length = vsnprintf(text, sizeof text, format, args);
+    const int length = fy__vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (length >= 0)
         memcpy(thread->error.text, text,
@@ -120,10 +121,10 @@ void fy__log_v(fy_log_level_t level, const char *format, va_list args)
     fy__thread_t *thread = fy__thread();
     char text[1024];
     if (!thread || !thread->nlocks) {
-        vsnprintf(text, sizeof text, format, args);
+        fy__vsnprintf(text, sizeof text, format, args);
         log_fn(log_user, level, text);
     } else if (!thread->nkept++) { /* the first of several is the cause */
-        vsnprintf(thread->kept, sizeof thread->kept, format, args);
+        fy__vsnprintf(thread->kept, sizeof thread->kept, format, args);
         thread->kept_level = level;
     }
 }

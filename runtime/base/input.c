@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/c_locale.h"
+
 enum { WRITER_MS = 500, FIRST_ROOM = 1 << 16 };
 
 static __attribute__((format(printf, 3, 4))) int fail(fy__input_t *input, int error,
@@ -20,7 +22,7 @@ static __attribute__((format(printf, 3, 4))) int fail(fy__input_t *input, int er
     va_list args;
     va_start(args, format);
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is above */
-    vsnprintf(input->problem, sizeof input->problem, format, args);
+    fy__vsnprintf(input->problem, sizeof input->problem, format, args);
     va_end(args);
     return input->error = error ? error : EIO;
 }
@@ -42,9 +44,9 @@ int fy__input_open(fy__input_t *input, const char *path)
     *input = (fy__input_t){ .path = path, .nbytes = FY__INPUT_UNKNOWN };
     do input->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     while (input->fd < 0 && errno == EINTR);
-    if (input->fd < 0) return fail(input, errno, "cannot open %s: %s", path, strerror(errno));
+    if (input->fd < 0) return fail(input, errno, "cannot open %s: %s", path, fy__strerror(errno));
     if (fstat(input->fd, &facts) != 0)
-        (void)fail(input, errno, "cannot look at %s: %s", path, strerror(errno));
+        (void)fail(input, errno, "cannot look at %s: %s", path, fy__strerror(errno));
     else if (S_ISREG(facts.st_mode)) {
         input->nbytes = (uint64_t)facts.st_size;
         input->is_begun = 1;
@@ -64,7 +66,8 @@ static int await_writer(fy__input_t *input, int *out_is_over)
     int count;
     do count = poll(&waits, 1, WRITER_MS);
     while (count < 0 && errno == EINTR);
-    if (count < 0) return fail(input, errno, "cannot read %s: %s", input->path, strerror(errno));
+    if (count < 0)
+        return fail(input, errno, "cannot read %s: %s", input->path, fy__strerror(errno));
     if (count == 0)
         return fail(input, ETIMEDOUT,
                     "cannot read %s: it is a pipe, and no program has opened it for writing",
@@ -78,7 +81,7 @@ static int begin(fy__input_t *input)
 {
     const int flags = fcntl(input->fd, F_GETFL);
     if (flags < 0 || fcntl(input->fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
-        return fail(input, errno, "cannot read %s: %s", input->path, strerror(errno));
+        return fail(input, errno, "cannot read %s: %s", input->path, fy__strerror(errno));
     input->is_begun = 1;
     return 0;
 }
@@ -92,7 +95,7 @@ int fy__input_read(fy__input_t *input, void *to, size_t room, size_t *out_nread)
         const int error = got < 0 ? errno : 0;
         if (error == EINTR) continue;
         if (error && (input->is_begun || error != EAGAIN))
-            return fail(input, error, "cannot read %s: %s", input->path, strerror(error));
+            return fail(input, error, "cannot read %s: %s", input->path, fy__strerror(error));
         if (!input->is_begun && got == 0) {
             if (await_writer(input, &is_over)) return input->error;
             continue;

@@ -14,13 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/c_locale.h"
+
 static __attribute__((format(printf, 3, 4))) int fail(fy__replace_t *replace, int error,
                                                       const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start, above */
-    vsnprintf(replace->problem, sizeof replace->problem, format, args);
+    fy__vsnprintf(replace->problem, sizeof replace->problem, format, args);
     va_end(args);
     return replace->error = error ? error : EIO;
 }
@@ -60,7 +62,7 @@ static int resolve(fy__replace_t *replace, const char *path)
         if (!error) continue;
         free(now);
         return fail(replace, error, "cannot write %s: %s", path,
-                    error == ELOOP ? "its symbolic links form a loop" : strerror(error));
+                    error == ELOOP ? "its symbolic links form a loop" : fy__strerror(error));
     }
     if (!now) return fail(replace, ENOMEM, "no host memory for the name of the file %s", path);
     replace->path = now;
@@ -80,7 +82,8 @@ static int open_special(fy__replace_t *replace)
     do replace->fd = open(replace->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     while (replace->fd < 0 && errno == EINTR);
     if (replace->fd >= 0) return 0;
-    (void)fail(replace, errno, "cannot open %s for writing: %s", replace->path, strerror(errno));
+    (void)fail(replace, errno, "cannot open %s for writing: %s", replace->path,
+               fy__strerror(errno));
     free(replace->path);
     return replace->error;
 }
@@ -110,7 +113,7 @@ int fy__replace_begin(fy__replace_t *replace, const char *path)
         if (replace->fd < 0 && errno != EEXIST && errno != EINTR) break;
     }
     if (replace->fd >= 0) return 0;
-    (void)fail(replace, errno, "cannot create %s: %s", replace->temp, strerror(errno));
+    (void)fail(replace, errno, "cannot create %s: %s", replace->temp, fy__strerror(errno));
     free(replace->temp);
     free(replace->path);
     return replace->error;
@@ -125,7 +128,7 @@ int fy__replace_write(fy__replace_t *replace, const void *data, size_t nbytes)
         if (n <= 0)
             return fail(replace, n ? errno : EIO, "cannot write %s: %s",
                         replace->temp ? replace->temp : replace->path,
-                        n ? strerror(errno) : "the system wrote no byte");
+                        n ? fy__strerror(errno) : "the system wrote no byte");
         from += n;
         nbytes -= (size_t)n;
     }
@@ -146,14 +149,14 @@ static int sync_folder(fy__replace_t *replace)
     if (fd >= 0) close(fd);
     free(folder);
     return failed ? fail(replace, error, "%s is written, but its folder cannot be synced: %s", path,
-                         strerror(error))
+                         fy__strerror(error))
                   : 0;
 }
 
 static int close_special(fy__replace_t *replace)
 {
     const int error = close(replace->fd) ? fail(replace, errno, "cannot close %s: %s",
-                                                replace->path, strerror(errno))
+                                                replace->path, fy__strerror(errno))
                                          : 0;
     free(replace->path);
     return error;
@@ -171,7 +174,7 @@ int fy__replace_commit(fy__replace_t *replace)
         step = "rename";
     if (step) {
         (void)fail(replace, errno, "cannot %s %s: %s; %s is unchanged", step, replace->temp,
-                   strerror(errno), replace->path);
+                   fy__strerror(errno), replace->path);
         fy__replace_abort(replace);
         return replace->error;
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/fail.h"
 
 bool fy__bytes_parse(const char *text, uint64_t *out_nbytes)
@@ -18,7 +19,7 @@ bool fy__bytes_parse(const char *text, uint64_t *out_nbytes)
                   { "MB", 1e6 },     { "GB", 1e9 },   { "TB", 1e12 } };
     char *end;
     if (!isdigit((unsigned char)text[0])) return false;
-    const double value = strtod(text, &end);
+    const double value = fy__strtod(text, &end);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strcmp(end, units[i].suffix) == 0) {
             const double nbytes = value * units[i].factor;

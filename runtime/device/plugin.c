@@ -1,6 +1,7 @@
 /* Plugins: backends in shared objects called libferry_NAME.so. The folders of $FERRY_PLUGIN_PATH
  * are searched, else the folder `ferry` beside the library itself; never the current folder. Each
  * plugin is loaded at most once; a failure is kept with its reason. */
+#include "runtime/base/c_locale.h"
 #include "runtime/device/plugin.h"
 
 #include <dirent.h>
@@ -53,7 +54,7 @@ static bool load(const char *path, fy_backend_t *table, char *reason, size_t siz
     }
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!object) {
-        snprintf(reason, size, "%.200s", dlerror());
+        snprintf(reason, size, "%.200s", fy__dlerror());
         return false;
     }
     fy_backend_open_fn open = NULL;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/fail.h"
 #include "runtime/device/device.h"
 #include "runtime/order/stream.h"
@@ -35,7 +36,7 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
     const uint32_t number = nrecords & 0xFFFFFFu;
     records[number % RECORDS].status = status;
     va_start(args, format);
-    vsnprintf(records[number % RECORDS].text, sizeof records[0].text, format, args);
+    fy__vsnprintf(records[number % RECORDS].text, sizeof records[0].text, format, args);
     va_end(args);
     FY__EVENT(fy__event_fault(status, records[number % RECORDS].text));
     fy__note(status, records[number % RECORDS].text);

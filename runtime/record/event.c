@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/device/registry.h"
@@ -83,7 +84,8 @@ static fy_status_t begin(const char *path)
                        "in .gz makes a compressed file",
                        name);
     const int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return FY_FAIL(IO, "ledger_record: cannot write %.300s: %s", name, strerror(errno));
+    if (fd < 0)
+        return FY_FAIL(IO, "ledger_record: cannot write %.300s: %s", name, fy__strerror(errno));
     fy__event_writer_t *writer = calloc(1, sizeof *writer);
     if (!writer || !fy__event_ring_open(&ring, SHIFT)) {
         free(writer);
@@ -105,7 +107,7 @@ static fy_status_t begin(const char *path)
         (void)fy__event_sink_close(&writer->sink);
         free(writer);
         return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no thread to write with: %s",
-                       strerror(error));
+                       fy__strerror(error));
     }
     running = writer;
     fy__event_forget();
@@ -168,7 +170,7 @@ fy_status_t fy_ledger_record(const char *path)
                                    "second; the recording stays open");
     fy__unlock(&lock);
     if (error)
-        return FY_FAIL(IO, "ledger_record: the event file is incomplete: %s", strerror(error));
+        return FY_FAIL(IO, "ledger_record: the event file is incomplete: %s", fy__strerror(error));
     return status;
 }
 
@@ -192,7 +194,7 @@ __attribute__((destructor)) static void end_at_exit(void)
     if (pthread_mutex_trylock(&lock) != 0) return;
     (void)end(&error);
     pthread_mutex_unlock(&lock);
-    if (error) fy__log(FY_LOG_ERROR, "the event file is incomplete: %s", strerror(error));
+    if (error) fy__log(FY_LOG_ERROR, "the event file is incomplete: %s", fy__strerror(error));
 }
 
 /* ---- fork ---- */

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "runtime/base/c_locale.h"
 #include "runtime/record/event_text.h"
 #include "runtime/record/symbol.h"
 #include "runtime/record/text.h"
@@ -130,7 +131,7 @@ void fy__event_put_attrs(writer_t *w, const fy_op_info_t *info, const unsigned c
             memcpy(&whole, attrs + field->offset, sizeof whole);
             used += (size_t)snprintf(text + used, 24, "%lld", (long long)whole);
         } else
-            used += (size_t)snprintf(text + used, 32, "%.17g", value);
+            used += (size_t)fy__snprintf(text + used, 32, "%.17g", value);
     }
     if (used) STRING(w, "attrs", text);
 }

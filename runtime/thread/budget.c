@@ -2,7 +2,6 @@
  * process or for a scope's name. */
 #include "runtime/thread/budget.h"
 
-#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,12 +112,12 @@ static bool read_item(budget_t *budget, char *part, const char *text, char reaso
  * NULL at the end. */
 static char *cut(char **rest)
 {
+    static const char spaces[] = " \t\n\v\f\r";
     char *item = *rest, *comma = strchr(item, ',');
     *rest = comma ? comma + 1 : NULL;
     if (comma) *comma = 0;
-    while (isspace((unsigned char)*item)) item++;
-    for (char *end = item + strlen(item); end > item && isspace((unsigned char)end[-1]);)
-        *--end = 0;
+    item += strspn(item, spaces);
+    for (char *end = item + strlen(item); end > item && strchr(spaces, end[-1]);) *--end = 0;
     return item;
 }
 

@@ -37,8 +37,10 @@ check() {
             if (!quoted || is_public) next
             if (target == "opset") next
             if (folder == "opset") { bad("opset/ includes <ferry/...> and itself only"); next }
-            # Header only, and the only way to read an environment variable: environment.sh.
+            # Header only, and the only way to read an environment variable (environment.sh), and to
+            # read or write a fraction (locale.sh).
             if (path == "runtime/base/environment.h" && target == "runtime" && (folder ~ /^(backends|tools|dist)$/)) next
+            if (path == "runtime/base/c_locale.h" && folder ~ /^(backends|train|dist)$/) next
             # The only writer of complete files and the only readers of input files and JSON need
             # nothing of Ferry, the reader of structs only fy_error_set: they are compiled into
             # libferry_train and the command too.
