@@ -295,9 +295,9 @@ fy_status_t fy__back_pow(fy__tape_step_t *s)
     fy_tensor_t *zero, *at_zero, *less, *power, *slope, *all;
     FY_TRY(fy__tape_widen(s));
     FY_TRY(fy__tape_wide(s, fy__tape_src(s, 0), &a));
-    FY_TRY(fy__tape_wide(s, fy__tape_src(s, 1), &b));
     FY_TRY(fy__tape_scalar(s, 0, &zero));
-    if (fy__tape_wants(s, 0)) {
+    if (fy__tape_wants(s, 0)) { /* otherwise b is not kept */
+        FY_TRY(fy__tape_wide(s, fy__tape_src(s, 1), &b));
         FY_TRY(temp_affine(s, b, 1, -1, &less));
         FY_TRY(temp2(s, FY_OP_POW, a, less, &power));
         FY_TRY(temp2(s, FY_OP_MUL, b, power, &slope));
