@@ -53,6 +53,7 @@ struct core_api {
 extern struct core_api api;
 extern PyTypeObject *tensor_base; /* ferry._core.Tensor */
 extern PyObject *tensor_type;     /* ferry.Tensor, its subclass: the type of results */
+extern PyObject *find_number;     /* number_of of ferry/_types.py */
 
 /* The base of ferry.Tensor. Owns its handle. */
 typedef struct {

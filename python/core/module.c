@@ -11,6 +11,7 @@
 struct core_api api;
 PyTypeObject *tensor_base;
 PyObject *tensor_type;
+PyObject *find_number;
 static PyObject *raise_error, *refuse_error; /* of ferry/_tensor.py: they return exceptions */
 
 static PyObject *raise_made(PyObject *exception)
@@ -173,14 +174,15 @@ static PyObject *make_tensor_base(void)
     return PyType_FromSpec(&spec);
 }
 
-/* bind(library, raise_error, refuse_error, tensor_type, is_main_thread) */
+/* bind(library, raise_error, refuse_error, tensor_type, find_number, is_main_thread) */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
     (void)module;
     unsigned long long library = 0;
-    PyObject *raises, *refuses, *type;
+    PyObject *raises, *refuses, *type, *number;
     int is_main_thread;
-    if (!PyArg_ParseTuple(args, "KOOOp", &library, &raises, &refuses, &type, &is_main_thread))
+    if (!PyArg_ParseTuple(args, "KOOOOp", &library, &raises, &refuses, &type, &number,
+                          &is_main_thread))
         return NULL;
     void *const handle = (void *)(uintptr_t)library;
     struct core_api found;
@@ -199,6 +201,7 @@ static PyObject *bind(PyObject *module, PyObject *args)
     raise_error = Py_NewRef(raises);
     refuse_error = Py_NewRef(refuses);
     tensor_type = Py_NewRef(type);
+    find_number = Py_NewRef(number);
     if (is_main_thread) core_watch_signals();
     Py_RETURN_NONE;
 }

@@ -1,5 +1,5 @@
-/* Arithmetic of tensors: the operators of Python. A Python number beside a tensor is a scalar by
- * value: it has no device and takes the tensor's dtype. */
+/* Arithmetic of tensors: the operators of Python. A number beside a tensor is a scalar by value: it
+ * has no device and takes the tensor's dtype. */
 #include <string.h>
 
 #include "core.h"
@@ -32,7 +32,13 @@ static PyObject *call(binary_fn fn, const tensor_object *a, const tensor_object 
     return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
 }
 
-static int is_number(PyObject *object) { return PyFloat_Check(object) || PyLong_Check(object); }
+/* As number_of of ferry/_types.py: NotImplemented, or NULL with a TypeError, for another object. */
+static PyObject *number_of(PyObject *object)
+{
+    if (PyFloat_Check(object) || PyLong_Check(object)) return Py_NewRef(object);
+    return PyObject_CallFunctionObjArgs(find_number, object, NULL);
+}
+
 static int is_float(const tensor_object *a) { return a->dtype <= FY_DTYPE_BF16; }
 
 /* scale * a + shift, one request. */
@@ -77,10 +83,11 @@ static PyObject *binary(binary_fn fn, PyObject *left, PyObject *right)
 {
     tensor_object *a = core_tensor(left), *b = core_tensor(right);
     if (a && b) return call(fn, a, b);
-    if (!is_number(a ? right : left)) Py_RETURN_NOTIMPLEMENTED;
-    tensor_object *number = a ? scalar(right, a) : scalar(left, b);
-    if (!number) return NULL;
-    PyObject *result = call(fn, a ? a : number, b ? b : number);
+    PyObject *number = number_of(a ? right : left);
+    if (!number || number == Py_NotImplemented) return number;
+    tensor_object *other = scalar(number, a ? a : b);
+    PyObject *result = other ? call(fn, a ? a : other, b ? b : other) : NULL;
+    Py_XDECREF((PyObject *)other);
     Py_DECREF(number);
     return result;
 }
@@ -89,10 +96,12 @@ static PyObject *binary(binary_fn fn, PyObject *left, PyObject *right)
 static PyObject *linear(binary_fn fn, PyObject *left, PyObject *right, double sign, int is_product)
 {
     tensor_object *a = core_tensor(left), *b = core_tensor(right);
-    PyObject *number = a ? right : left;
-    tensor_object *tensor = a ? a : b;
-    if ((a && b) || !is_number(number) || !is_float(tensor)) return binary(fn, left, right);
+    const tensor_object *tensor = a ? a : b;
+    if ((a && b) || !is_float(tensor)) return binary(fn, left, right);
+    PyObject *number = number_of(a ? right : left);
+    if (!number || number == Py_NotImplemented) return number;
     const double value = PyFloat_AsDouble(number);
+    Py_DECREF(number);
     if (value == -1.0 && PyErr_Occurred()) return NULL;
     if (is_product) return affine(tensor, value, -0.0); /* + 0 would lose the sign of -0 */
     return a ? affine(a, 1, sign * value) : affine(b, sign, value);
@@ -110,8 +119,12 @@ static PyObject *modulo(PyObject *a, PyObject *b) { return binary(api.fy_remaind
 
 static PyObject *matmul(PyObject *a, PyObject *b)
 {
-    if (!core_tensor(a) || !core_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
-    return binary(api.fy_matmul, a, b);
+    const tensor_object *left = core_tensor(a), *right = core_tensor(b);
+    if (left && right) return call(api.fy_matmul, left, right);
+    PyObject *number = number_of(left ? b : a);
+    if (!number) return NULL;
+    Py_DECREF(number);
+    Py_RETURN_NOTIMPLEMENTED;
 }
 
 static PyObject *power(PyObject *a, PyObject *b, PyObject *modulus)

@@ -14,7 +14,7 @@ from ferry import _errors
 from ferry._device import Device, as_device, device_of, host
 from ferry._library import ferry as _library
 from ferry._types import (
-    DTYPES, NAMES, Shape, dtype_number, handles, plain, query, shape_arguments, text,
+    DTYPES, NAMES, Shape, dtype_number, handles, number_of, plain, query, shape_arguments, text,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Tensor(_core.Tensor):
 
     Made by ferry.tensor, ferry.zeros, ferry.from_numpy, uploads and ops. Operators (+ - * / // % @
     ** and comparisons) are ops: elementwise, broadcast as NumPy does, on one device and of one
-    dtype. A Python number takes the tensor's dtype. Slices and transposed tensors are views of the
+    dtype. A number of Python or NumPy takes the tensor's dtype. Slices and transposed tensors are views of the
     same bytes. The bytes are freed with the last object, view or copy in flight.
 
     float(t), bool(t), int(t), t.item(), t.tolist(), t.numpy() read host tensors and raise
@@ -38,6 +38,7 @@ class Tensor(_core.Tensor):
     """
 
     __slots__ = ()
+    __array_ufunc__ = None  # NumPy's operators leave the operation to those of tensors
 
     # ---- facts ----
 
@@ -289,9 +290,6 @@ class Tensor(_core.Tensor):
             "tensors are written by ops: ferry.fill(t[...], 0.0), ferry.copy(t[...], u)"
         )
 
-    def __rmatmul__(self, other: Any) -> Any:
-        return NotImplemented
-
     # ---- as text ----
 
     def __repr__(self) -> str:
@@ -532,4 +530,4 @@ def upload_many(tensors: Sequence[Tensor], device: Union[Device, str]) -> List[T
 
 atexit.register(_core.end)
 _is_main = threading.current_thread() is threading.main_thread()
-_core.bind(_library._handle, _errors.last_error, _errors._of, Tensor, _is_main)
+_core.bind(_library._handle, _errors.last_error, _errors._of, Tensor, number_of, _is_main)

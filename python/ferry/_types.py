@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import numbers
+import sys
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ferry import _c
@@ -19,6 +21,39 @@ FOREVER = _c.FY_FOREVER
 
 Shape = Union[int, Sequence[int]]
 Axes = Union[None, int, Sequence[int]]
+
+
+def number_of(value: Any) -> Any:
+    """The float, int or bool that a scalar of Python or NumPy is; NotImplemented if it is none.
+
+    TypeError for values that another library would calculate with, or compare as unequal.
+    """
+    if isinstance(value, (float, int)):
+        return value
+    kind = value.dtype.kind if isinstance(value, _numpy("generic")) else None
+    if kind in _SCALARS:
+        return _SCALARS[kind](value)
+    name = type(value).__name__
+    if isinstance(value, (list, tuple)) or kind is None and _is_array(value):
+        raise TypeError(
+            f"{name} beside a tensor: ferry.tensor(a) is a host tensor with a copy of it, which "
+            "upload() moves; ferry.from_dlpack(a) shares its bytes; a.item() is a number"
+        )
+    if isinstance(value, numbers.Number):
+        raise TypeError(f"{name} beside a tensor, whose numbers are float, int and bool")
+    return NotImplemented
+
+
+_SCALARS = {"f": float, "i": int, "u": int, "b": bool}  # by the kind of NumPy's dtype
+
+
+def _numpy(name: str) -> Any:
+    """A class of NumPy for isinstance; without NumPy there are no objects of it."""
+    return getattr(sys.modules.get("numpy"), name, ())
+
+
+def _is_array(value: Any) -> bool:
+    return any(hasattr(type(value), name) for name in ("__dlpack__", "__array__"))
 
 
 def dtype_number(dtype: Any) -> int:
