@@ -8,12 +8,12 @@ import weakref
 from typing import Any, Dict, Iterator, List, Union
 
 from ferry import _c
-from ferry._types import FOREVER, NAMES, collecting, plain, query
+from ferry._types import FOREVER, NAMES, Value, collecting, plain, query
 
 _by_handle: "weakref.WeakValueDictionary[int, Device]" = weakref.WeakValueDictionary()
 
 
-class Device:
+class Device(Value):
     """A place where data lives: ferry.Device("sim:0"), "cuda:0", "host", or "auto".
 
     Options follow a question mark: "sim:0?profile=h200&capacity=8GiB" (docs/environment.md). The
@@ -22,6 +22,8 @@ class Device:
 
     Fails: InvalidArgument (names the option), Unavailable (with the reason), OutOfMemory.
     """
+
+    _instead = "pickle its spec, and open ferry.Device(spec) in the other process"
 
     def __init__(self, spec: str = "auto") -> None:
         handle = _c.out(_c.fy_device_open, str(spec).encode())

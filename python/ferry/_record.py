@@ -13,10 +13,10 @@ from ferry._errors import Error
 from ferry._scope import begin, scope
 from ferry._stream import Ticket
 from ferry._tensor import Tensor, wrap_out
-from ferry._types import collecting, handles, plain, query
+from ferry._types import Handle, collecting, handles, plain, query
 
 
-class Tape:
+class Tape(Handle):
     """Records calls that depend on watched tensors, and computes gradients by going back.
 
         tape = ferry.Tape()
@@ -69,7 +69,7 @@ class Tape:
         return plain(query(_c.fy_tape_query, self, _c.fy_tape_info_t))
 
 
-class no_tape:
+class no_tape(Handle):
     """`with ferry.no_tape():` records nothing: for validation and metrics."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ def recompute(
     )  # fmt: skip
 
 
-class Graph:
+class Graph(Handle):
     """A step that is recorded once and replayed as one request.
 
         with ferry.Graph(device) as step:

@@ -8,10 +8,10 @@ import threading
 from typing import Any, Optional
 
 from ferry import _c
-from ferry._types import dtype_number, enumerator
+from ferry._types import Handle, dtype_number, enumerator
 
 
-class scope:
+class scope(Handle):
     """`with ferry.scope("step"):` tags traffic, memory and events with a path of names.
 
     It belongs to the thread that enters it. Python objects own their tensors, so the scope ends

@@ -14,7 +14,7 @@ from ferry import _c, _core, _errors
 from ferry._device import Device, as_device
 from ferry._scope import begin, scope
 from ferry._tensor import Tensor, transfer_options
-from ferry._types import FOREVER, handles
+from ferry._types import FOREVER, Handle, Value, handles
 
 EXIT_WAIT_S = 1.0
 _pending: Dict[int, Any] = {}
@@ -51,10 +51,11 @@ def _finish() -> None:
         time.sleep(0.001)
 
 
-class Ticket:
+class Ticket(Value):
     """A point on a stream's timeline: poll it, wait for it, await it."""
 
     __slots__ = ("_as_parameter_",)
+    _instead = "wait for it in this process"
 
     @classmethod
     def _of(cls, value: Any) -> "Ticket":
@@ -109,11 +110,13 @@ class Ticket:
         return f"ferry.Ticket(stream={value.stream}, seq={value.seq})"
 
 
-class Download:
+class Download(Handle):
     """Bytes that are being copied to the host. There is no host tensor before wait() made it.
 
     Made by Tensor.download. Dropped without a wait, it is cancelled if it has not started.
     """
+
+    _instead = "wait(), and pass the tensor on"
 
     def __init__(self, handle: int) -> None:
         self._as_parameter_: Optional[int] = handle
@@ -153,7 +156,7 @@ class Download:
         return self.wait()
 
 
-class Stream:
+class Stream(Handle):
     """A queue of one device. A program rarely needs one: every device has three of its own.
 
     native: a queue of another library to wrap, a CUstream as an integer. `with stream:` sends this

@@ -14,7 +14,8 @@ from ferry import _errors
 from ferry._device import Device, as_device, device_of, host
 from ferry._library import ferry as _library
 from ferry._types import (
-    DTYPES, NAMES, Shape, dtype_number, handles, number_of, plain, query, shape_arguments, text,
+    DTYPES, NAMES, Handle, Shape, dtype_number, handles, number_of, plain, query, shape_arguments,
+    text,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _DLPACK_VERSION = (1, 3)
 _CODES = {"f32": "f", "f64": "d", "f16": "e", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}
 
 
-class Tensor(_core.Tensor):
+class Tensor(_core.Tensor, Handle):
     """A strided array on one device. Nothing moves it but upload, download and send.
 
     Made by ferry.tensor, ferry.zeros, ferry.from_numpy, uploads and ops. Operators (+ - * / // % @
@@ -38,6 +39,7 @@ class Tensor(_core.Tensor):
     """
 
     __slots__ = ()
+    _instead = "ferry.tensor(t) copies a host tensor; pickle t.numpy(), or write a file"
     __array_ufunc__ = None  # NumPy's operators leave the operation to those of tensors
 
     # ---- facts ----

@@ -19,6 +19,32 @@ _ALIASES = {
 _PYTHON = {float: "f32", int: "i64", bool: "bool"}
 FOREVER = _c.FY_FOREVER
 
+
+class Handle:
+    """An object for a handle of C. A second object of it would destroy it twice."""
+
+    __slots__ = ()
+    _instead = "make another one, or pass the object itself"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"{type(self).__name__} has a handle of this process, which is neither copied nor "
+            f"pickled: {self._instead}"
+        )
+
+
+class Value(Handle):
+    """A Handle that never changes: a copy is the object itself."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, known: Any) -> Any:
+        return self
+
+
 Shape = Union[int, Sequence[int]]
 Axes = Union[None, int, Sequence[int]]
 

@@ -30,6 +30,7 @@ from ferry._record import Tape
 from ferry._tensor import Tensor, wrap_out
 from ferry._types import (
     NAMES,
+    Handle,
     Shape,
     dtype_number,
     enumerator,
@@ -42,7 +43,7 @@ from ferry._types import (
 _ENUMS = {"activation": "ACTIVATION", "kind": None, "loss": "LOSS"}
 
 
-class _Owner:
+class _Owner(Handle):
     """An object that owns a handle of the training library."""
 
     _as_parameter_: Optional[int]
@@ -255,6 +256,8 @@ class Model(_Owner):
     shape: of one sample. Options: name, dtype, seed, recompute, drop_bias, low, ...
     """
 
+    _instead = "save(path), and load(path) into another model of the same layers"
+
     def __init__(
         self, device: Union[Device, str], layer: Layer, shape: Shape, **options: Any
     ) -> None:
@@ -353,6 +356,8 @@ class Model(_Owner):
 
 class Dataset(_Owner):
     """Samples and labels in host memory; it never changes after it is made."""
+
+    _instead = "make it in each process, from files or arrays"
 
     def __init__(self, samples: Any, labels: Any, classes: int = 0) -> None:
         """A copy of host tensors or arrays: samples [n, ...] u8, f32 or i32; labels [n] i32 with
@@ -491,6 +496,8 @@ class Optimizer(_Owner):
     lr_scale, weight_decay_scale) for parameters of a model by name. loss_scaling: True, or its
     options.
     """
+
+    _instead = "train.save_checkpoint, and load_checkpoint into another optimizer"
 
     def __init__(
         self,
