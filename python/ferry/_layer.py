@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
 from ferry import _c
 from ferry._callback import Callback, hand_over, view_of, views
 from ferry._tensor import Tensor
-from ferry._types import Shape
+from ferry._types import Shape, integer, integers
 
 _kept: Dict[int, Tuple[Any, ...]] = {}  # what C calls, by the layer's number
 _numbers = itertools.count(1)
@@ -22,7 +22,7 @@ def _drop(number: int) -> None:
 
 def _parameter(name: str, given: Any, make_init: Callable[[Any], Any]) -> Any:
     shape, *init = given if isinstance(given, tuple) and given and _is_shape(given[0]) else (given,)
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    dims = integers(shape)
     if len(dims) > _c.FY_MAX_RANK:
         raise ValueError(f"the parameter {name!r} has {len(dims)} axes, more than {_c.FY_MAX_RANK}")
     param = _c.fy_layer_param_t(name=name.encode(), rank=len(dims))
@@ -50,14 +50,13 @@ def make_custom(
 
     def derive(user: Any, rank: int, dims: Any, out_rank: Any, out_dims: Any, out_macs: Any) -> None:
         before = tuple(dims[i] for i in range(rank))
-        after = before if shape is None else shape(before)
-        after = (after,) if isinstance(after, int) else tuple(after)
+        after = before if shape is None else integers(shape(before))
         if len(after) > _c.FY_MAX_RANK:
             raise ValueError(f"{name}: a result has at most {_c.FY_MAX_RANK} axes, not {len(after)}")
         out_rank[0] = len(after)
         for i, length in enumerate(after):
-            out_dims[i] = int(length)
-        out_macs[0] = int(macs(before) if callable(macs) else macs)
+            out_dims[i] = length
+        out_macs[0] = integer(macs(before) if callable(macs) else macs)
 
     listed = (_c.fy_layer_param_t * max(len(params), 1))()
     for i, (key, given) in enumerate(params.items()):

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ferry import _c, _core
 from ferry._tensor import Tensor
-from ferry._types import axes_arguments, dtype_number, handles
+from ferry._types import axes_arguments, double, dtype_number, handles, integer
 
 _KNOWN: Dict[str, Any] = {}
 
@@ -33,8 +33,11 @@ def _value(field: Any, given: Any, rank: Optional[int]) -> Any:
         return choices.index(given)
     if kind == _c.FY_ATTR_AXES32:
         count, axes = axes_arguments(given)
-        return sum(1 << (a + (rank or 0) if a < 0 else a) for a in axes[:count]) if count else 0
-    return float(given) if kind == _c.FY_ATTR_F64 else int(given)
+        listed = {a + (rank or 0) if a < 0 else a for a in axes[:count]} if count else set()
+        if len(listed) != count or not listed <= set(range(_c.FY_MAX_RANK)):
+            raise ValueError(f"axes {given!r} of a tensor of rank {rank}: one is twice or missing")
+        return sum(1 << a for a in listed)
+    return double(given) if kind == _c.FY_ATTR_F64 else integer(given)
 
 
 _TYPES = {_c.FY_ATTR_F64: ctypes.c_double, _c.FY_ATTR_I64: ctypes.c_int64}
@@ -49,7 +52,8 @@ def _fill(info: Any, given: Dict[str, Any], rank: Optional[int] = None) -> Any:
         name = field.name.decode()
         value = _value(field, left.pop(name), rank) if name in left else field.fallback
         kind = _TYPES.get(field.type, ctypes.c_int32)
-        number = float(value) if kind is ctypes.c_double else int(value)
+        is_double = kind is ctypes.c_double
+        number = float(value) if is_double else integer(int(value), 8 * ctypes.sizeof(kind))
         ctypes.memmove(
             ctypes.byref(buffer, field.offset), ctypes.byref(kind(number)), ctypes.sizeof(kind)
         )

@@ -8,7 +8,7 @@ import threading
 from typing import Any, Optional
 
 from ferry import _c
-from ferry._types import Handle, dtype_number, enumerator
+from ferry._types import Handle, dtype_number, enumerator, integer
 
 
 class scope(Handle):
@@ -83,7 +83,9 @@ def _limits(given: dict) -> dict:
         if name == "log":
             fields["action"] = _c.FY_GUARD_LOG if value else _c.FY_GUARD_REFUSE
         elif name in _LIMITS:
-            fields[_LIMITS[name]] = int(value)
+            fields[_LIMITS[name]] = integer(value, 65)
+            if value < 0:
+                raise ValueError(f"{name}={value}: a limit is 0 or more")
         else:
             raise TypeError(f"{name!r} is no limit; limits are {', '.join(_LIMITS)}, and log")
     return fields

@@ -14,8 +14,8 @@ from ferry import _errors
 from ferry._device import Device, as_device, device_of, host
 from ferry._library import ferry as _library
 from ferry._types import (
-    DTYPES, NAMES, Handle, Shape, dtype_number, handles, number_of, plain, query, shape_arguments,
-    text,
+    DTYPES, NAMES, Handle, Shape, double, dtype_number, handles, int64s, integer, integers,
+    number_of, plain, query, shape_arguments, text,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -199,16 +199,14 @@ class Tensor(_core.Tensor, Handle):
 
     def reshape(self, *shape: int) -> "Tensor":
         """The same elements in another shape; one length may be -1. Contiguous tensors only."""
-        dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return wrap_out(_c.fy_reshape, self, *shape_arguments(dims))
+        return wrap_out(_c.fy_reshape, self, *shape_arguments(_given(shape)))
 
     def transpose(self, *axes: int) -> "Tensor":
         """Axis i of the view is axis axes[i]; without axes: all reversed."""
-        if len(axes) == 1 and not isinstance(axes[0], int):
-            axes = tuple(axes[0])
-        order = (ctypes.c_int * len(axes))(*axes) if axes else None
-        if axes and len(axes) != self.ndim:
-            raise ValueError(f"transpose: {len(axes)} axes for a tensor of rank {self.ndim}")
+        listed = integers(_given(axes), 32)
+        order = (ctypes.c_int * len(listed))(*listed) if listed else None
+        if listed and len(listed) != self.ndim:
+            raise ValueError(f"transpose: {len(listed)} axes for a tensor of rank {self.ndim}")
         return wrap_out(_c.fy_transpose, self, order)
 
     @property
@@ -218,23 +216,26 @@ class Tensor(_core.Tensor, Handle):
 
     def broadcast_to(self, *shape: int) -> "Tensor":
         """A read-only view, repeated as NumPy broadcasts."""
-        dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return wrap_out(_c.fy_broadcast, self, *shape_arguments(dims))
+        return wrap_out(_c.fy_broadcast, self, *shape_arguments(_given(shape)))
 
     def squeeze(self, axis: int) -> "Tensor":
         """Without an axis of length 1."""
-        return wrap_out(_c.fy_squeeze, self, axis)
+        return wrap_out(_c.fy_squeeze, self, integer(axis, 32))
 
     def unsqueeze(self, axis: int) -> "Tensor":
         """With a new axis of length 1 before `axis`."""
-        return wrap_out(_c.fy_unsqueeze, self, axis)
+        return wrap_out(_c.fy_unsqueeze, self, integer(axis, 32))
 
     def split(self, parts: Union[int, Sequence[int]], axis: int = 0) -> List["Tensor"]:
         """Views along `axis`: `parts` equal ones, or ones of these lengths."""
-        sizes = None if isinstance(parts, int) else shape_arguments(parts)[1]
-        count = parts if isinstance(parts, int) else len(parts)
-        views = (ctypes.c_void_p * max(count, 1))()
-        _c.fy_split(self, axis, count, sizes, views)
+        listed = integers(parts, 32)
+        is_count = not hasattr(type(parts), "__iter__")
+        count = listed[0] if is_count else len(listed)
+        if not 1 <= count <= max(1, *self.shape):
+            raise ValueError(f"split: {count} parts of a tensor of the shape {self.shape}")
+        views = (ctypes.c_void_p * count)()
+        sizes = None if is_count else int64s(listed)
+        _c.fy_split(self, integer(axis, 32), count, sizes, views)
         return [_core.wrap(view) for view in views[:count]]
 
     def __getitem__(self, key: Any) -> "Tensor":
@@ -336,6 +337,11 @@ class _Writable:
 
 def _identity(rank: int) -> Any:
     return (ctypes.c_int * max(rank, 1))(*range(rank))
+
+
+def _given(values: tuple) -> Any:
+    """Of f(2, 3) or f((2, 3))."""
+    return values[0] if len(values) == 1 else values
 
 
 def _empty_list(shape: Sequence[int]) -> list:
@@ -509,9 +515,7 @@ def full(
 ) -> Tensor:
     """Every element is `value`. Fails: OverflowError (an integer that a C double cannot hold)."""
     dims = shape_arguments(shape)
-    if isinstance(value, int) and int(float(value)) != value:
-        raise OverflowError(f"{value} has more digits than numbers of this call: 2**53 is exact")
-    return wrap_out(_c.fy_full, as_device(device), dtype_number(dtype), *dims, float(value))
+    return wrap_out(_c.fy_full, as_device(device), dtype_number(dtype), *dims, double(value))
 
 
 def arange(
@@ -520,7 +524,9 @@ def arange(
 ) -> Tensor:  # fmt: skip
     """start + i * step for i below count."""
     number = dtype_number(dtype)
-    return wrap_out(_c.fy_arange, as_device(device), number, float(start), float(step), count)
+    return wrap_out(
+        _c.fy_arange, as_device(device), number, double(start), double(step), integer(count)
+    )
 
 
 def upload_many(tensors: Sequence[Tensor], device: Union[Device, str]) -> List[Tensor]:

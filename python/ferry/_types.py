@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import numbers
+import operator
 import sys
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, Union
 
@@ -14,7 +15,7 @@ DTYPES = {"f32": 0, "f64": 1, "f16": 2, "bf16": 3, "i32": 4, "i64": 5, "u8": 6, 
 NAMES = {number: name for name, number in DTYPES.items()}
 _ALIASES = {
     "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int32": "i32",
-    "int64": "i64", "uint8": "u8",
+    "int64": "i64", "longlong": "i64", "uint8": "u8",
 }  # fmt: skip
 _PYTHON = {float: "f32", int: "i64", bool: "bool"}
 FOREVER = _c.FY_FOREVER
@@ -49,18 +50,26 @@ Shape = Union[int, Sequence[int]]
 Axes = Union[None, int, Sequence[int]]
 
 
-def number_of(value: Any) -> Any:
-    """The float, int or bool that a scalar of Python or NumPy is; NotImplemented if it is none.
-
-    TypeError for values that another library would calculate with, or compare as unequal.
-    """
+def scalar(value: Any) -> Any:
+    """The float, int or bool that a number of Python or NumPy is; None if it is none."""
     if isinstance(value, (float, int)):
         return value
     kind = value.dtype.kind if isinstance(value, _numpy("generic")) else None
-    if kind in _SCALARS:
-        return _SCALARS[kind](value)
+    is_number = kind in _SCALARS and not isinstance(value, _numpy("timedelta64"))
+    return _SCALARS[kind](value) if is_number else None
+
+
+def number_of(value: Any) -> Any:
+    """The number that an operand beside a tensor is; NotImplemented if it is none.
+
+    TypeError for values that another library would calculate with, or compare as unequal.
+    """
+    number = scalar(value)
+    if number is not None:
+        return number
     name = type(value).__name__
-    if isinstance(value, (list, tuple)) or kind is None and _is_array(value):
+    is_scalar = isinstance(value, _numpy("generic"))
+    if isinstance(value, (list, tuple)) or _is_array(value) and not is_scalar:
         raise TypeError(
             f"{name} beside a tensor: ferry.tensor(a) is a host tensor with a copy of it, which "
             "upload() moves; ferry.from_dlpack(a) shares its bytes; a.item() is a number"
@@ -70,7 +79,34 @@ def number_of(value: Any) -> Any:
     return NotImplemented
 
 
-_SCALARS = {"f": float, "i": int, "u": int, "b": bool}  # by the kind of NumPy's dtype
+_SCALARS: Any = {"f": float, "i": int, "u": int, "b": bool}  # by the kind of NumPy's dtype
+
+
+def double(value: Any) -> float:
+    """A number for C. Fails: OverflowError (an integer that a double cannot hold)."""
+    number = scalar(value)
+    if number is None:
+        raise TypeError(f"a number is needed, not {type(value).__name__}: float(x) is one")
+    if isinstance(number, int) and int(float(number)) != number:
+        raise OverflowError(f"{number} has more digits than numbers of this call: 2**53 is exact")
+    return float(number)
+
+
+def integer(value: Any, bits: int = 64) -> int:
+    """A length, an axis or a count for C, which has no more than `bits`."""
+    try:
+        number = operator.index(bool(value) if isinstance(value, _numpy("bool_")) else value)
+    except TypeError:
+        raise TypeError(f"lengths, axes and counts are integers, not {value!r}") from None
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise OverflowError(f"{number} is too large: integers of this call have {bits} bits")
+    return number
+
+
+def integers(values: Any, bits: int = 64) -> List[int]:
+    """Of one integer, or of several."""
+    several = values if hasattr(type(values), "__iter__") else (values,)
+    return [integer(value, bits) for value in several]
 
 
 def _numpy(name: str) -> Any:
@@ -83,8 +119,9 @@ def _is_array(value: Any) -> bool:
 
 
 def dtype_number(dtype: Any) -> int:
-    """The number of "f32", "float32", a NumPy dtype, or float, int and bool."""
-    name = _PYTHON.get(dtype) or getattr(dtype, "name", None) or str(dtype)
+    """The number of "f32", "float32", a dtype or class of NumPy, or float, int and bool."""
+    name = dtype.__name__ if isinstance(dtype, type) else getattr(dtype, "name", None) or str(dtype)
+    name = _PYTHON.get(dtype) or name.rstrip("_")
     name = _ALIASES.get(name, name)
     if name not in DTYPES:
         raise ValueError(f"{dtype!r} is no dtype of Ferry; it has: {', '.join(DTYPES)}")
@@ -92,13 +129,13 @@ def dtype_number(dtype: Any) -> int:
 
 
 def int64s(values: Iterable[int]) -> ctypes.Array:
-    values = [int(v) for v in values]
-    return (ctypes.c_int64 * max(len(values), 1))(*values)
+    listed = integers(values)
+    return (ctypes.c_int64 * max(len(listed), 1))(*listed)
 
 
 def shape_arguments(shape: Shape) -> tuple:
     """(rank, dims) as C takes them."""
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    dims = integers(shape)
     return len(dims), int64s(dims)
 
 
@@ -106,10 +143,10 @@ def axes_arguments(axes: Axes) -> tuple:
     """(naxes, axes) as C takes them; None: all axes."""
     if axes is None:
         return 0, None
-    axes = (axes,) if isinstance(axes, int) else tuple(axes)
-    if not axes:
+    listed = integers(axes, 32)
+    if not listed:
         raise ValueError("axes is empty: None reduces all axes, a sequence names at least one")
-    return len(axes), (ctypes.c_int * len(axes))(*axes)
+    return len(listed), (ctypes.c_int * len(listed))(*listed)
 
 
 def handles(tensors: Sequence) -> ctypes.Array:

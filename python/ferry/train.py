@@ -37,6 +37,7 @@ from ferry._types import (
     handles,
     plain,
     query,
+    scalar,
     shape_arguments,
 )
 
@@ -68,8 +69,9 @@ def _options(struct: Any, given: Mapping[str, Any], strings: Optional[list] = No
         elif isinstance(value, (list, tuple)):
             kind = dict(struct._fields_)[name]
             value = kind(*value)
-        elif isinstance(value, bool):
-            value = int(value)
+        elif scalar(value) is not None:
+            value = scalar(value)
+            value = int(value) if isinstance(value, bool) else value
         fields[name] = value
     return _c.defaults(struct, **fields)
 
@@ -122,6 +124,7 @@ def _maker(name: str, parameters: Sequence[str], struct: Optional[str] = None) -
         if len(values) > len(parameters):
             raise TypeError(f"{name} takes {', '.join(parameters)}; options are keywords")
         values = [v.encode() if isinstance(v, str) else v for v in values]
+        values = [v if scalar(v) is None else scalar(v) for v in values]
         if struct is not None:
             chosen = _options(getattr(_c, struct), options)
             values.append(ctypes.byref(chosen))

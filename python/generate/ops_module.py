@@ -24,8 +24,9 @@ from ferry._core import binary as _binary, unary as _unary, wrap as _wrap
 from ferry._device import Device, as_device as _as_device
 from ferry._tensor import Tensor
 from ferry._types import (
-    Axes, Shape, axes_arguments as _axes, dtype_number as _dtype, enumerator as _enumerator,
-    handles as _handles, int64s as _int64s, shape_arguments as _shape,
+    Axes, Shape, axes_arguments as _axes, double as _double, dtype_number as _dtype,
+    enumerator as _enumerator, handles as _handles, int64s as _int64s, integer as _integer,
+    shape_arguments as _shape,
 )
 from ferry._ops import attributes as _attributes
 
@@ -101,7 +102,9 @@ def function_text(function):
             if default in ("False", "True"):
                 annotation = "bool"
             inputs.append((p.name, annotation, default))
-            call.append(f"int({p.name})" if annotation != "float" else f"float({p.name})")
+            bits = "" if kind == "int64_t" else ", 32"
+            is_float = kind == "double"
+            call.append(f"_double({p.name})" if is_float else f"_integer({p.name}{bits})")
         else:
             return None
         i += 1

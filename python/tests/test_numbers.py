@@ -10,6 +10,7 @@ import operator
 import unittest
 
 import ferry
+from ferry import train
 
 try:
     import numpy
@@ -203,6 +204,157 @@ class Refused(unittest.TestCase):
                 call()
         self.assertEqual(numpy.asarray(tensor).tolist(), VALUES)
         self.assertEqual(numpy.exp(tensor.numpy()).dtype, "f4")
+
+
+def sizes():
+    """(call, an integer that it takes): lengths, axes, counts."""
+    t = ferry.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    return {
+        "zeros": (ferry.zeros, 2),
+        "zeros of rank 2": (lambda n: ferry.zeros((n, 3)), 2),
+        "full": (lambda n: ferry.full([n], 1.0), 2),
+        "empty": (lambda n: ferry.empty((1, n)), 2),
+        "pinned": (lambda n: ferry.pinned(n, "sim:0"), 2),
+        "arange": (ferry.arange, 2),
+        "reshape": (lambda n: t.reshape(n, -1), 2),
+        "reshape to one axis": (lambda n: t.reshape(n), 6),
+        "reshape by a list": (lambda n: t.reshape([n, 3]), 2),
+        "broadcast_to": (lambda n: t.broadcast_to(n, 2, 3), 2),
+        "transpose": (lambda n: t.transpose(n, 0), 1),
+        "transpose by a list": (lambda n: t.transpose([n, 0]), 1),
+        "split": (t.split, 2),
+        "split by lengths": (lambda n: t.split([n, 1]), 1),
+        "split of an axis": (lambda n: t.split(3, n), 1),
+        "unsqueeze": (t.unsqueeze, 1),
+        "squeeze": (t[None].squeeze, 0),
+        "sum": (lambda n: ferry.sum(t, axes=n), 1),
+        "sum of axes": (lambda n: ferry.sum(t, axes=[n, 0]), 1),
+        "softmax": (lambda n: ferry.softmax(t, n), 1),
+        "concat": (lambda n: ferry.concat([t, t], n), 1),
+        "topk": (lambda n: ferry.topk(t, n), 2),
+        "pad": (lambda n: ferry.pad(t, [0, n], [0, 0]), 1),
+        "call": (lambda n: ferry.call("sum", t, axes=n), 1),
+        "call of an axis": (lambda n: ferry.call("softmax", t, axis=n), 1),
+        "guard": (lambda n: ferry.guard("g", upload=n).__enter__().__exit__(), 1),
+        "custom layer": (lambda n: train.custom(lambda x, w: x, {"w": [n, 2]}), 2),
+    }  # fmt: skip
+
+
+def facts(result):
+    if isinstance(result, (list, tuple)):
+        return [facts(part) for part in result]
+    return getattr(result, "shape", None)
+
+
+class Sizes(unittest.TestCase):
+    """Integers of any type are exact; nothing else is a length, an axis or a count."""
+
+    def test_integers_of_numpy(self):
+        kinds = [numpy.int8, numpy.int64, numpy.uint64] if numpy else []
+        for name, (call, size) in sizes().items():
+            wanted = facts(call(size))
+            for kind in kinds:
+                with self.subTest(call=name, kind=kind):
+                    self.assertEqual(facts(call(kind(size))), wanted)
+
+    def test_others_are_refused(self):
+        for name, (call, size) in sizes().items():
+            for wrong in (size + 0.5, float(size), str(size), None, ferry.tensor(size), [[size]]):
+                if wrong is None and name in ("sum", "call"):
+                    continue  # all axes
+                with self.subTest(call=name, given=wrong):
+                    with self.assertRaisesRegex(TypeError, "integers|rank 0"):
+                        call(wrong)
+
+    def test_nothing_wraps(self):
+        for name, (call, size) in sizes().items():
+            for power in (32, 64):
+                wrong = size + 2**power
+                lengths = ("zeros", "full", "empty", "pinned", "arange", "reshape", "broadcast_to",
+                           "topk", "pad", "guard", "custom layer")  # fmt: skip
+                if power == 32 and name.startswith(lengths):
+                    continue  # a length may be so large
+                with self.subTest(call=name, given=wrong):
+                    if name == "guard" and power == 64:
+                        wrong = -1
+                    with self.assertRaises((OverflowError, ValueError)):
+                        call(wrong)
+
+    def test_axes_of_calls_by_name(self):
+        t = ferry.ones((2, 3))
+        for axes in ((0, 0), (1, -1), 8, 32, -3):
+            with self.assertRaises(ValueError):
+                ferry.call("sum", t, axes=axes)
+        self.assertEqual(ferry.call("sum", t, axes=(-1, 0)).shape, ())
+
+    def test_slices(self):
+        t = ferry.tensor([1.0, 2.0, 3.0])
+        self.assertEqual(t[0 : 2**70].tolist(), [1, 2, 3])
+        for key in (1.0, "1", slice(0.5, 2), slice("0")):
+            with self.assertRaises(TypeError):
+                t[key]
+        with self.assertRaises(IndexError):
+            t[2**64]
+        if numpy:
+            self.assertEqual(t[numpy.int8(1)].item(), 2)
+            self.assertEqual(t[numpy.int64(1) : numpy.uint8(3)].tolist(), [2, 3])
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_dtypes_of_numpy(self):
+        for dtype in ("f32", "f64", "f16", "i32", "i64", "u8", "bool"):
+            array = ferry.zeros(1, dtype).numpy()
+            for given in (array.dtype, array.dtype.type, array.dtype.name):
+                self.assertEqual(ferry.zeros(1, given).dtype, dtype)
+        for given in (numpy.int8, numpy.complex64, numpy.dtype("M8[s]"), numpy.generic, str):
+            with self.assertRaisesRegex(ValueError, "bf16"):
+                ferry.zeros(1, given)
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_options_of_training(self):
+        layer = train.linear(numpy.int64(2), numpy.int32(3))
+        model = train.Model("sim:0", layer, numpy.array([2]), seed=numpy.uint8(1))
+        data = train.Dataset([[1.0, 2.0]] * 4, [0, 1, 2, 0])
+        loader = train.Loader("sim:0", data, batch=numpy.int64(2), scale=numpy.float32(0.5))
+        self.assertEqual((model.info()["params"], len(loader)), (9, 2))
+
+
+class Values(unittest.TestCase):
+    """Numbers that go to C as doubles: exact, or refused."""
+
+    def calls(self, dtype="i64"):
+        t = ferry.zeros(2, dtype)
+        return [
+            lambda v: ferry.full(2, v, dtype),
+            lambda v: ferry.fill(t, v) or t,
+            lambda v: ferry.call("fill", dst=[t], value=v) and t,
+            lambda v: ferry.pad(t, [1], [1], v)[0:1],
+            lambda v: ferry.arange(2, v, 0, dtype),
+        ]
+
+    def test_integers(self):
+        kinds = [int] + ([numpy.int64, numpy.uint64] if numpy else [])
+        for i, call in enumerate(self.calls()):
+            for kind in kinds:
+                with self.subTest(call=i, kind=kind):
+                    if i != 2:  # its attribute for integers is int_value
+                        self.assertEqual(call(kind(2**52 + 1))[0].item(), 2**52 + 1)
+                    with self.assertRaisesRegex(OverflowError, "9007199254740993"):
+                        call(kind(2**53 + 1))
+
+    def test_fractions_in_integers(self):
+        for i, call in enumerate(self.calls()):
+            if i != 2:
+                with self.subTest(call=i), self.assertRaises(ferry.InvalidArgument):
+                    call(0.5)
+
+    def test_what_is_no_number(self):
+        wrong = ["1", None, 1j, [1.0], ferry.tensor(1.0)]
+        wrong += [numpy.ones(1), numpy.complex64(1), numpy.str_("1")] if numpy else []
+        for i, call in enumerate(self.calls("f32")):
+            for value in wrong:
+                with self.subTest(call=i, value=value):
+                    with self.assertRaisesRegex(TypeError, "number is needed"):
+                        call(value)
 
 
 if __name__ == "__main__":
