@@ -15,7 +15,7 @@ from ferry._device import Device, as_device, device_of, host
 from ferry._library import ferry as _library
 from ferry._types import (
     DTYPES, NAMES, Handle, Shape, double, dtype_number, handles, int64s, integer, integers,
-    number_of, plain, query, shape_arguments, text,
+    number_of, plain, query, scalar, shape_arguments, text,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -429,9 +429,10 @@ from_numpy = from_buffer
 def tensor(data: Any, dtype: Any = None, device: Union[Device, str, None] = None) -> Tensor:
     """A host tensor with a copy of `data`: a number, nested sequences, or anything with a buffer.
 
-    dtype: by default that of the buffer, else "f32", "i64" or "bool" by the elements. With
-    `device`, the tensor is then uploaded there: heavy, as .upload(device).
-    Fails: DeviceMismatch (`data` is a tensor on another device: download it).
+    dtype: by default that of the buffer, else "f32", "i64" or "bool" by the elements, which are
+    numbers of Python or NumPy. With `device`, the tensor is then uploaded there: heavy, as
+    .upload(device). Fails: DeviceMismatch (`data` is a tensor on another device: download it),
+    ValueError (the dtype cannot hold an element), TypeError (an element is no number).
     """
     if isinstance(data, Tensor) and not data.is_host:
         memoryview(data)  # refuses, with the call that makes it possible
@@ -442,7 +443,7 @@ def tensor(data: Any, dtype: Any = None, device: Union[Device, str, None] = None
 
 
 def _from_data(data: Any, dtype: Any) -> Tensor:
-    if isinstance(data, (bool, int, float, list, tuple)):
+    if isinstance(data, (list, tuple)) or scalar(data) is not None:
         shape, flat = _flatten(data)
         return _from_values(shape, flat, dtype or _common_dtype(flat))
     borrowed = data if isinstance(data, Tensor) else from_buffer(data)
@@ -463,17 +464,31 @@ def _from_values(shape: tuple, flat: list, dtype: Any) -> Tensor:
     if flat:
         try:
             packed = struct.pack(f"{len(flat)}{_CODES[stored]}", *flat)
-        except (struct.error, OverflowError) as error:
-            raise ValueError(f"elements of a tensor of {name}: {error}") from None
+        except (struct.error, OverflowError):
+            raise ValueError(f"a tensor of {name} cannot hold {_first_unfit(stored, flat)}") from None
         address = ctypes.c_void_p()
         _c.fy_tensor_map(made, _c.FY_ACCESS_WRITE, ctypes.byref(address))
         ctypes.memmove(address, packed, len(packed))
     return made if stored == name else _c_cast(made, name)
 
 
+def _first_unfit(dtype: str, flat: list) -> Any:
+    for value in flat:
+        try:
+            struct.pack(_CODES[dtype], value)
+        except (struct.error, OverflowError):
+            return value
+
+
 def _flatten(data: Any) -> Tuple[tuple, list]:
     if not isinstance(data, (list, tuple)):
-        return (), [data]
+        number = scalar(data)
+        if number is None:
+            raise TypeError(
+                f"elements of a tensor are numbers, not {type(data).__name__}: numpy.array(list) "
+                "joins arrays, ferry.stack joins tensors"
+            )
+        return (), [number]
     parts = [_flatten(part) for part in data]
     if not parts:
         return (0,), []

@@ -370,11 +370,14 @@ class Dataset(_Owner):
 
         x = tensor(samples)
         y = tensor(labels)
-        is_regression = y.dtype in ("f32", "f64")
+        is_regression = y.dtype in ("f32", "f64", "f16", "bf16")
+        values = () if is_regression else memoryview(y.reshape(-1)).tolist()
+        large = [value for value in values if abs(value) >= 2**31 - 1]
+        if large:
+            raise ValueError(f"the label {large[0]}: classes are 0 to {2**31 - 2}")
         y = tensor(y, dtype="f32" if is_regression else "i32")
         if y.ndim == 1 and is_regression:
             y = y.reshape(-1, 1)
-        values = () if is_regression or classes else memoryview(y.reshape(-1)).tolist()
         info = _c.defaults(
             _c.fy_dataset_info_t,
             samples=x.shape[0],

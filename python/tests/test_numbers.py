@@ -206,6 +206,69 @@ class Refused(unittest.TestCase):
         self.assertEqual(numpy.exp(tensor.numpy()).dtype, "f4")
 
 
+class Lists(unittest.TestCase):
+    """ferry.tensor of numbers: the dtype follows the elements, and each is exact or refused."""
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_dtypes_of_numpy(self):
+        large = 2**40 + 1
+        for values, dtype in (
+            ([numpy.int64(large), numpy.int64(3)], "i64"), ([numpy.int8(-1), 2], "i64"),
+            ([numpy.uint64(2**63 - 1)], "i64"), ([numpy.bool_(True), False], "bool"),
+            ([numpy.bool_(True), 2], "i64"), ([numpy.float64(0.5)], "f32"),
+            ([numpy.float16(0.5), numpy.int64(1)], "f32"), ([1, numpy.longdouble(0.5)], "f32"),
+        ):  # fmt: skip
+            for shape in (lambda v: v, lambda v: [v, v], lambda v: [tuple(v)], lambda v: v[0]):
+                with self.subTest(values=values):
+                    t = ferry.tensor(shape(values))
+                    self.assertEqual(t.tolist(), numpy.array(shape(values)).tolist())
+                    if shape(values) is not values[0]:
+                        self.assertEqual(t.dtype, dtype)
+
+    def test_dtypes_of_python(self):
+        for values, dtype in (([True, False], "bool"), ([True, 2], "i64"), ([True, 0.5], "f32"),
+                              ([], "f32"), ([[1, 2], [3, 4]], "i64"), (2**63 - 1, "i64")):  # fmt: skip
+            t = ferry.tensor(values)
+            self.assertEqual((t.dtype, t.tolist()), (dtype, values))
+
+    def test_numbers_without_room(self):
+        for value, dtype in ((2**63, None), (-(2**63) - 1, "i64"), (2**31, "i32"), (256, "u8"),
+                             (-1, "u8"), (1.5, "i64"), (70000, "f16")):  # fmt: skip
+            for given in (value, [0, value], [[0], [value]]):
+                with self.assertRaisesRegex(ValueError, f"{value}".replace("+", ".")):
+                    ferry.tensor(given, dtype=dtype)
+        if numpy:
+            with self.assertRaisesRegex(ValueError, str(2**63)):
+                ferry.tensor([numpy.uint64(2**63)])
+
+    def test_elements_that_are_no_numbers(self):
+        wrong = ["1", None, 1j, decimal.Decimal(1), ferry.tensor(1), ferry.ones(2)]
+        wrong += [numpy.ones(2), numpy.array(1), numpy.complex64(1)] if numpy else []
+        for value in wrong:
+            for given in ([value], [0, value], [[value]]):
+                for dtype in (None, "bool", "f32"):
+                    with self.assertRaisesRegex(TypeError, "numbers, not"):
+                        ferry.tensor(given, dtype=dtype)
+
+    def test_labels(self):
+        x, labels = [[1.0]] * 3, [0, 2, 1]
+        kinds = [int] + ([numpy.int64, numpy.uint8, numpy.int32] if numpy else [])
+        for kind in kinds:
+            info = train.Dataset(x, [kind(label) for label in labels]).info()
+            self.assertEqual((info["classes"], info["targets"]), (3, 0))
+        for labels in ([0, 1, 2**31], [0, 1, 2**32], [0, 1, 2**31 - 1]):
+            with self.assertRaisesRegex(ValueError, str(labels[2])):
+                train.Dataset(x, labels)
+            with self.assertRaisesRegex(ValueError, str(labels[2])):
+                train.Dataset(x, ferry.tensor(labels))
+        for labels in ([0, 1, -1], [0, 1, 3]):
+            with self.assertRaises(ferry.Error):
+                train.Dataset(x, labels, classes=3)
+        for dtype in ("f16", "bf16", "f32", "f64"):
+            info = train.Dataset(x, ferry.tensor([0.5, 1.0, 2.0], dtype=dtype)).info()
+            self.assertEqual((info["classes"], info["targets"]), (0, 1))
+
+
 def sizes():
     """(call, an integer that it takes): lengths, axes, counts."""
     t = ferry.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
