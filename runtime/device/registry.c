@@ -551,12 +551,21 @@ static void unlock_pools(fy_device_t *device)
     fy__pool_fork_unlock(device->pool);
 }
 
+/* The lock is held. */
 static void for_each_device(void (*fn)(fy_device_t *device))
 {
     for (uint32_t i = 0; i < FY__MAX_DEVICES; i++) {
         fy_device_t *device = atomic_load(&table[i]);
         if (device) fn(device);
     }
+}
+
+void fy__registry_each(void (*fn)(fy_device_t *device))
+{
+    if (!fy__device_host_if_open()) return; /* nor any other */
+    pthread_mutex_lock(&lock);
+    for_each_device(fn);
+    pthread_mutex_unlock(&lock);
 }
 
 void fy__registry_fork_lock(void) { pthread_mutex_lock(&lock); }

@@ -16,6 +16,10 @@ fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend)
 fy_status_t fy__device_open_unused(const char *backend, const char *options,
                                    fy_device_t **out_device);
 
+/* Calls `fn` for every open device, the host first. No other thread opens or closes one until it
+ * returns. */
+void fy__registry_each(void (*fn)(fy_device_t *device));
+
 /* Fork: only the host stays open in the child. The pools of all devices are locked as well, after
  * the list of threads: fork_rows in wire.c. */
 void fy__registry_fork_lock(void);

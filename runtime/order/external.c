@@ -255,10 +255,8 @@ fy_status_t fy_external_begin(const char *what, fy_tensor_t *src, fy_tensor_t *d
     if (dst) fy__storage_retain(external->dst);
     fy__heritage_take(thread, &external->heritage);
     mark(external);
-    for (uint32_t i = 0; i < external->ndependencies; i++) {
-        fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(external->dependencies[i]));
-        if (stream->native) fy__stream_anchor(stream); /* a wait covers no later request */
-    }
+    for (uint32_t i = 0; i < external->ndependencies; i++) /* a wait covers no later request */
+        fy__stream_anchor(fy__stream_at(FY__POINT_STREAM(external->dependencies[i])));
     if (dst) fy__storage_wrote(dst->storage);
     *out_external = external;
     *out_ticket = fy__point_ticket(external->point);

@@ -164,6 +164,7 @@ static bool closing_is_done(fy_stream_t *stream)
     return done;
 }
 
+/* A slot that is not visible as a stream before `publish`. */
 static fy_stream_t *take_slot(void)
 {
     fy_stream_t *taken = NULL;
@@ -180,18 +181,21 @@ static fy_stream_t *take_slot(void)
         if (stream->state == FY__STREAM_CLOSING && closing_is_done(stream)) finish_closing(stream);
         if (stream->state == FY__STREAM_FREE) taken = stream;
     }
-    if (taken) taken->state = FY__STREAM_OPEN;
+    if (taken) taken->state = FY__STREAM_FILLING;
     fy__unlock(&table_lock);
     return taken;
 }
 
 /* Initializes the members of the new stream; those of the slot stay. */
-static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint32_t reader,
-                   const char *name)
+static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, void *event,
+                   uint32_t reader, const char *name)
 {
+    fy__lock(&stream->lock);
     stream->handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_STREAM };
     stream->device = device;
     stream->native = native;
+    stream->free_events[0] = event;
+    stream->nfree_events = event != NULL;
     stream->foreign = false;
     stream->reader = reader;
     atomic_store(&stream->begin, atomic_load(&stream->submitted));
@@ -200,6 +204,16 @@ static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint3
     /* Waits of the slot's last stream do not apply to this one. */
     for (int i = 0; i < FY__MAX_STREAMS; i++)
         atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
+    fy__unlock(&stream->lock);
+}
+
+/* The stream is complete. A recording that begins finds it, or is seen here. */
+static void publish(fy_stream_t *stream)
+{
+    fy__lock(&table_lock);
+    stream->state = FY__STREAM_OPEN;
+    fy__unlock(&table_lock);
+    FY__EVENT(fy__event_stream(stream));
 }
 
 fy_status_t fy__stream_open_timeline(fy_device_t *device, uint32_t reader, const char *name,
@@ -210,10 +224,10 @@ fy_status_t fy__stream_open_timeline(fy_device_t *device, uint32_t reader, const
     if (!stream)
         return FY_FAIL(OUT_OF_MEMORY, "%s: %d streams are open; there is none for queued work",
                        name, FY__MAX_STREAMS - 1);
-    set_up(stream, device, NULL, reader, name);
+    set_up(stream, device, NULL, NULL, reader, name);
     atomic_store(&stream->jobs, jobs);
     atomic_store_explicit(&stream->timeline, timeline, memory_order_release);
-    FY__EVENT(fy__event_stream(stream));
+    publish(stream);
     *out_stream = stream;
     return FY_STATUS_OK;
 }
@@ -243,16 +257,14 @@ fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role,
             "stream_create: %d streams are open, or there is no memory for one more; destroy some",
             FY__MAX_STREAMS - 1);
     }
-    set_up(stream, device, native,
+    set_up(stream, device, native, event,
            options                      ? FY__READER_OTHER
            : role == FY_STREAM_UPLOAD   ? FY__READER_UPLOAD
            : role == FY_STREAM_DOWNLOAD ? FY__READER_DOWNLOAD
                                         : FY__READER_COMPUTE,
            name);
     stream->foreign = options && options->native;
-    stream->free_events[0] = event;
-    stream->nfree_events = 1;
-    FY__EVENT(fy__event_stream(stream));
+    publish(stream);
     *out_stream = stream;
     return FY_STATUS_OK;
 }
@@ -261,17 +273,11 @@ void fy__stream_close(fy_stream_t *stream)
 {
     fy_device_t *device = stream->device;
     fy__stream_event_t *event;
-    bool covered = false;
-    if (stream->native && !fy__device_is_lost(device)) {
-        fy__lock(&stream->lock);
-        /* covers the tickets that are left */
-        covered = cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
-        /* else the next wait would record on a destroyed queue */
-        if (covered) stream->foreign = false;
-        fy__unlock(&stream->lock);
-    }
-    /* Without an event (out of memory) the queue is kept until a wait gets one: finish_closing. */
     fy__lock(&stream->lock);
+    /* An event covers the tickets that are left. Without it (out of memory) the queue is kept until
+     * a wait gets one: finish_closing. */
+    const bool covered = stream->native && !fy__device_is_lost(device) &&
+                         cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
     if (covered || fy__device_is_lost(device)) destroy_native(stream);
     fy__unlock(&stream->lock);
     fy__lock(&table_lock);
@@ -281,9 +287,8 @@ void fy__stream_close(fy_stream_t *stream)
 
 void fy__stream_finish_closed(fy_device_t *device)
 {
-    for (uint32_t i = 1; i < FY__MAX_STREAMS; i++) {
-        fy_stream_t *stream = fy__stream_at(i);
-        if (!stream) break;
+    fy_stream_t *stream;
+    for (uint32_t i = 1; (stream = fy__stream_at(i)); i++) {
         fy__lock(&table_lock);
         if (stream->state == FY__STREAM_CLOSING && stream->device == device) finish_closing(stream);
         fy__unlock(&table_lock);
@@ -305,9 +310,8 @@ void fy__stream_fork_unlock(void) { pthread_mutex_unlock(&table_lock); }
 
 void fy__stream_fork_child(void)
 {
-    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) {
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++)
         pthread_mutex_init(&fy__stream_at(i)->lock, NULL);
-    }
     pthread_mutex_unlock(&table_lock);
 }
 

@@ -22,10 +22,12 @@ typedef struct fy__stream_event {
     uint32_t waiters; /* hosts blocked on it: must not be recorded again */
 } fy__stream_event_t;
 
-/* CLOSING: the handle is destroyed, the work may still run; its events are polled until the slot is
+/* FILLING: taken, and not yet complete: for its opener only.
+ * CLOSING: the handle is destroyed, the work may still run; its events are polled until the slot is
  * reused. */
 typedef enum fy__stream_state {
     FY__STREAM_FREE,
+    FY__STREAM_FILLING,
     FY__STREAM_OPEN,
     FY__STREAM_CLOSING
 } fy__stream_state_t;

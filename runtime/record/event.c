@@ -49,23 +49,19 @@ static int start_thread(fy__event_writer_t *writer)
     return error;
 }
 
-/* Writes the existing streams and pools to the file. */
+static void put_device(fy_device_t *device)
+{
+    fy__event_device(device);
+    fy__pool_write_event(device->pool);
+    fy__pool_write_event(device->pinned);
+}
+
+/* Writes the existing streams, devices and pools to the file. The hooks are on: one that another
+ * thread opens from now on is written by that thread. */
 static void put_present_objects(void)
 {
-    fy_device_t *host = fy__device_host_if_open();
     fy__stream_tell();
-    if (host) {
-        fy__event_device(host);
-        fy__pool_write_event(host->pool);
-    }
-    for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
-        fy_device_t *device = fy__device_use_at(i);
-        if (!device) continue;
-        fy__event_device(device);
-        fy__pool_write_event(device->pool);
-        fy__pool_write_event(device->pinned);
-        fy__device_unuse(device);
-    }
+    fy__registry_each(put_device);
 }
 
 /* The lock is held. */

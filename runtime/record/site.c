@@ -4,7 +4,7 @@
 #include <link.h>
 #include <stddef.h>
 
-uintptr_t fy__site_low, fy__site_high;
+_Atomic uintptr_t fy__site_low, fy__site_high;
 
 static int find(struct dl_phdr_info *module, size_t size, void *user)
 {
@@ -17,9 +17,9 @@ static int find(struct dl_phdr_info *module, size_t size, void *user)
         if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X) || here < low ||
             here - low >= segment->p_memsz)
             continue;
-        if (*module->dlpi_name && !fy__site_high) { /* not the program */
-            fy__site_low = low;
-            fy__site_high = low + segment->p_memsz;
+        if (*module->dlpi_name) { /* not the program */
+            atomic_store_explicit(&fy__site_low, low, memory_order_relaxed);
+            atomic_store_explicit(&fy__site_high, low + segment->p_memsz, memory_order_release);
         }
         return 1;
     }
