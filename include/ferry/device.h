@@ -46,7 +46,7 @@ FY_API fy_device_t *fy_device_host(void);
  * device), pinned=BYTES (most page-locked host memory) and debug=poison+guard. Options apply to the
  * first open; a later open with other options fails. threads=N of the host applies at every open.
  * Fails: INVALID_ARGUMENT (names the option and its allowed values), UNAVAILABLE (with the reason),
- * OUT_OF_MEMORY. */
+ * BUSY (a running fy_plan_step simulates on it), OUT_OF_MEMORY. */
 FY_API_STATUS fy_device_open(const char *spec, fy_device_t **out_device);
 
 /* An allocator of yours, such as the application's own pool (RMM), for the segments from which

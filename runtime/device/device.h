@@ -25,6 +25,7 @@ struct fy_device {
     void *dev;
     uint32_t index; /* 0 is the host */
     bool is_host;
+    bool is_of_plan;  /* opened for fy_plan_step: no program opens it */
     bool synchronous; /* every request is done when its slot returns: there are no streams and no
                        * hazards */
     fy_backend_info_t info;

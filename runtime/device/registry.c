@@ -452,6 +452,12 @@ fy_status_t fy_device_open_with(const char *text, const fy_device_options_t *opt
     fy_status_t status = FY_STATUS_OK;
     if (!device)
         status = build(&spec, name, &hooks, &device);
+    else if (device->is_of_plan)
+        status =
+            FY_FAIL(BUSY,
+                    "device_open: a plan simulates on %s until it ends\n  Open a device with a "
+                    "lower number",
+                    name);
     else if (fy__device_is_lost(device))
         status = fy__device_lost_error(device);
     else if (spec.noptions && strcmp(spec.options, device->options) != 0)
@@ -497,6 +503,7 @@ fy_status_t fy__device_open_unused(const char *backend, const char *options,
         status = FY_FAIL(UNAVAILABLE, "device_open: all %d devices of %s are open; close one",
                          count, backend);
     if (status == FY_STATUS_OK) {
+        (*out_device)->is_of_plan = true;
         (*out_device)->opens++;
         atomic_fetch_add_explicit(&(*out_device)->uses, 1, memory_order_release);
     }

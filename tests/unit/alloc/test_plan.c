@@ -73,6 +73,27 @@ TS_TEST(a_plan_does_not_change_the_callers_state)
     fy_device_close(mine);
 }
 
+static fy_status_t opens_its_own(fy_device_t *device, int64_t batch, void *user)
+{
+    fy_device_t *again, *other;
+    (void)batch;
+    (void)user;
+    ts_fails_with(fy_device_open(fy_device_name(device), &again), BUSY, "plan", "lower number");
+    ts_ok(fy_device_open("sim:14", &other)); /* a lower one */
+    fy_device_close(other);
+    return FY_STATUS_OK;
+}
+
+/* It computes nothing: a program that opened it by its number would get wrong values. */
+TS_TEST(no_program_gets_the_device_of_a_plan)
+{
+    fy_plan_t plan = FY_PLAN_INIT;
+    fy_device_t *device;
+    ts_ok(fy_plan_step("sim", opens_its_own, NULL, 1, NULL, &plan));
+    ts_ok(fy_device_open("sim:15", &device));
+    fy_device_close(device);
+}
+
 TS_TEST(a_step_that_does_not_fit)
 {
     program_t program = { .pairs = PAIRS };
