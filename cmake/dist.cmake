@@ -3,7 +3,7 @@
 # those of device plugins (libferry_), which a search loads.
 file(GLOB dist_sources CONFIGURE_DEPENDS dist/*.c)
 list(FILTER dist_sources EXCLUDE REGEX "/mpi\\.c$")
-add_library(ferry_dist SHARED ${dist_sources} $<TARGET_OBJECTS:ferry_files>)
+add_library(ferry_dist SHARED ${dist_sources} runtime/base/load.c $<TARGET_OBJECTS:ferry_files>)
 add_library(ferry::dist ALIAS ferry_dist)
 ferry_library_flags(ferry_dist)
 # For tests of the command, which link archives.

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "runtime/base/abi.h"
-#include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
+#include "runtime/base/load.h"
 
 #define GROUP_OPTIONS(X) X(group_options, GROUP_OPTIONS, deadline_ns)
 #define GROUP_FACTS(X)   X(group_info, GROUP_INFO, received_nbytes)
@@ -51,41 +51,35 @@ static fy_status_t check_alone(void)
 
 /* ---- the plugin ---- */
 
-/* In the folder `ferry` beside this library. */
-static fy_status_t find_plugin(const char *mpi, char *path, size_t size)
+static bool accept(void *user, void *symbol, const char *path, char *reason, size_t size)
 {
-    Dl_info info;
-    if (strcmp(mpi, "openmpi") != 0 && strcmp(mpi, "mpich") != 0)
-        return FYD_FAIL(INVALID_ARGUMENT, "group_open: FERRY_MPI=%.40s; it is openmpi or mpich",
-                        mpi);
-    const char *slash = dladdr((const void *)&fy__abi_group_options, &info) && info.dli_fname
-                            ? strrchr(info.dli_fname, '/')
-                            : NULL;
-    if (!slash) return FYD_FAIL(UNAVAILABLE, "group_open: the folder of libferry_dist is unknown");
-    snprintf(path, size, "%.*s/ferry/libferry-mpi-%s.so", (int)(slash - info.dli_fname),
-             info.dli_fname, mpi);
-    return FY_STATUS_OK;
+    (void)path, (void)reason, (void)size;
+    memcpy(user, &symbol, sizeof symbol);
+    return true;
 }
 
 static fy_status_t load(const char *mpi, fyd_transport_t *out)
 {
-    char path[4096], error[FYD_ERROR_SIZE] = "";
+    char file[64], text[FYD_ERROR_SIZE] = "";
     fyd_transport_open_fn open = NULL;
-    FY_TRY(find_plugin(mpi, path, sizeof path));
-    void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI's own plugins use its symbols */
-    void *symbol = object ? dlsym(object, "fyd_transport_open") : NULL;
-    memcpy(&open, &symbol, sizeof open);
-    if (!open)
+    /* MPI's own plugins use its symbols */
+    const fy__load_t plugin = { &fy__abi_group_options, file,   "fyd_transport_open",
+                                RTLD_GLOBAL,            accept, &open };
+    if (strcmp(mpi, "openmpi") != 0 && strcmp(mpi, "mpich") != 0)
+        return FYD_FAIL(INVALID_ARGUMENT, "group_open: FERRY_MPI=%.40s; it is openmpi or mpich",
+                        mpi);
+    snprintf(file, sizeof file, "libferry-mpi-%s.so", mpi);
+    if (!fy__load_plugin(&plugin, text, sizeof text))
         return FYD_FAIL(UNAVAILABLE,
-                        "group_open: no plugin for %s: %.300s\n  Install Debian's package "
+                        "group_open: no plugin for %s: %s\n  Install Debian's package "
                         "libferry-mpi-%s, or that MPI's headers and build Ferry again",
-                        mpi, fy__dlerror(), mpi);
-    switch (open(out, error)) {
+                        mpi, text, mpi);
+    switch (open(out, text)) {
     case FYD_OPEN: return FY_STATUS_OK;
     case FYD_FINALISED:
         return FYD_FAIL(UNSUPPORTED, "group_open: MPI has been finalised, and starts only once in "
                                      "a process");
-    default: return FYD_FAIL(IO, "group_open: %s", error);
+    default: return FYD_FAIL(IO, "group_open: %s", text);
     }
 }
 

@@ -1,30 +1,27 @@
-/* Plugins: backends in shared objects called libferry_NAME.so. The folders of $FERRY_PLUGIN_PATH
- * are searched, else the folder `ferry` beside the library itself; never the current folder. Each
- * plugin is loaded at most once; a failure is kept with its reason. */
-#include "runtime/base/c_locale.h"
+/* Plugins: backends in shared objects called libferry_NAME.so, in the folders of base/load.h. Each
+ * is loaded at most once; a failure is kept with its reason. */
 #include "runtime/device/plugin.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/base/abi_structs.h"
-#include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/load.h"
 
-enum { MOST = 16, NAME_SIZE = 16, FOLDERS_SIZE = 2048 };
-static struct {
+enum { MOST = 16, NAME_SIZE = 16 };
+typedef struct plugin {
     char name[NAME_SIZE];
     bool tried;
     const fy_backend_t *backend; /* NULL: not loaded, else `table` */
     fy_backend_t table;          /* the plugin's, with NULL for the slots that it does not have */
     char reason[256];
-} plugins[MOST] = { { .name = "cuda" } }; /* Ferry's own plugin; a spec or a query adds others */
+} plugin_t;
+/* Ferry's own plugin; a spec or a query adds others. */
+static plugin_t plugins[MOST] = { { .name = "cuda" } };
 static int nplugins = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `plugins` */
 
@@ -42,93 +39,40 @@ static bool copy_table(const fy_backend_t *given, fy_backend_t *table)
     return true;
 }
 
-/* Opens `path`; true: *table is the plugin's. *reason is the path if it loaded, else the error. */
-static bool load(const char *path, fy_backend_t *table, char *reason, size_t size)
+/* The plugin's table becomes that of `user`, a plugin. */
+static bool accept(void *user, void *symbol, const char *path, char *reason, size_t size)
 {
+    plugin_t *plugin = user;
     const fy_backend_t *backend = NULL;
-    fy__error_copy_t before;
-    struct stat found;
-    if (stat(path, &found) || !S_ISREG(found.st_mode)) { /* dlopen would wait for a pipe's writer */
-        snprintf(reason, size, "%.200s is no regular file", path);
-        return false;
-    }
-    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!object) {
-        snprintf(reason, size, "%.200s", fy__dlerror());
-        return false;
-    }
     fy_backend_open_fn open = NULL;
-    void *symbol = dlsym(object, FY_BACKEND_OPEN_SYMBOL);
+    fy__error_copy_t before;
     memcpy(&open, &symbol, sizeof open);
-    if (!open) {
-        snprintf(reason, size, "%.180s is no plugin: it has no symbol " FY_BACKEND_OPEN_SYMBOL,
-                 path);
-        dlclose(object);
-        return false;
-    }
     fy__error_save(&before);
     const fy_status_t status = open(&fy__host_api, FY_BACKEND_ABI, &backend);
     if (status != FY_STATUS_OK) {
         snprintf(reason, size, "%.230s", fy_error_get()->text);
         fy__error_restore(&before);
-        dlclose(object);
         return false;
     }
-    if (!copy_table(backend, table)) {
+    if (!copy_table(backend, &plugin->table)) {
         snprintf(reason, size,
                  "%.120s is for backend ABI %u with a table of %zu bytes, this library has %u "
                  "with %zu: rebuild it",
-                 path, backend->abi, backend->struct_size, FY_BACKEND_ABI, sizeof *table);
-        return false; /* its code may be running already: it stays loaded */
+                 path, backend->abi, backend->struct_size, FY_BACKEND_ABI, sizeof plugin->table);
+        return false;
     }
-    snprintf(reason, size, "%.250s", path);
+    plugin->backend = &plugin->table;
     return true;
 }
 
-/* The folder of this library, with "/ferry" appended. */
-static void own_folder(char *folder, size_t size)
+static void look(plugin_t *plugin)
 {
-    Dl_info info;
-    folder[0] = 0;
-    if (!dladdr((const void *)&fy__host_api, &info) || !info.dli_fname) return;
-    const char *slash = strrchr(info.dli_fname, '/');
-    if (slash) snprintf(folder, size, "%.*s/ferry", (int)(slash - info.dli_fname), info.dli_fname);
-}
-
-/* The folders to search, separated by ':'. Returns FERRY_PLUGIN_PATH if it names them, else
- * NULL. */
-static const char *search_folders(char folders[FOLDERS_SIZE])
-{
-    const char *asked = fy__env_file("FERRY_PLUGIN_PATH");
-    if (asked) {
-        snprintf(folders, FOLDERS_SIZE, "%s", asked);
-        return asked;
-    }
-    own_folder(folders, FOLDERS_SIZE);
-    return NULL;
-}
-
-static void look(int i)
-{
-    char folders[FOLDERS_SIZE], path[FOLDERS_SIZE + 256], name[NAME_SIZE];
-    const char *asked = search_folders(folders);
-    memcpy(name, plugins[i].name, sizeof name);
-    plugins[i].tried = true;
-    snprintf(plugins[i].reason, sizeof plugins[i].reason, "no libferry_%s.so in %.200s", name,
-             *folders ? folders : "(no folder)");
-    char *rest = folders;
-    bool has_absolute = false;
-    for (char *folder; (folder = strsep(&rest, ":")) && !plugins[i].backend;) {
-        if (folder[0] != '/') continue; /* relative would mean the current folder */
-        has_absolute = true;
-        snprintf(path, sizeof path, "%s/libferry_%s.so", folder, name);
-        if (access(path, R_OK) == 0 &&
-            load(path, &plugins[i].table, plugins[i].reason, sizeof plugins[i].reason))
-            plugins[i].backend = &plugins[i].table;
-    }
-    if (asked && !has_absolute)
-        snprintf(plugins[i].reason, sizeof plugins[i].reason,
-                 "FERRY_PLUGIN_PATH=%.120s was skipped: no folder in it is absolute", asked);
+    char file[NAME_SIZE + 16];
+    const fy__load_t load = { &fy__host_api, file,   FY_BACKEND_OPEN_SYMBOL,
+                              RTLD_LOCAL,    accept, plugin };
+    snprintf(file, sizeof file, "libferry_%s.so", plugin->name);
+    plugin->tried = true;
+    (void)fy__load_plugin(&load, plugin->reason, sizeof plugin->reason);
 }
 
 /* The index of `name` in `plugins`, added if it is new; -1 if the name is malformed or the table is
@@ -172,8 +116,8 @@ static void list_folder(const char *folder)
 
 static void list_folders(void)
 {
-    char folders[FOLDERS_SIZE], *rest = folders;
-    (void)search_folders(folders);
+    char folders[FY__FOLDERS_SIZE], *rest = folders;
+    (void)fy__load_folders(&fy__host_api, folders);
     for (char *folder; (folder = strsep(&rest, ":"));)
         if (folder[0] == '/') list_folder(folder);
 }
@@ -184,7 +128,7 @@ fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend)
     fy__lock(&lock);
     const int i = place_of(name);
     if (i >= 0) {
-        if (!plugins[i].tried) look(i);
+        if (!plugins[i].tried) look(&plugins[i]);
         *out_backend = plugins[i].backend;
         strcpy(reason, plugins[i].reason);
     }
@@ -210,7 +154,7 @@ int fy_plugin_query(int index, fy_plugin_info_t *out_info)
         fy__unlock(&lock);
         return 0;
     }
-    if (!plugins[index].tried) look(index);
+    if (!plugins[index].tried) look(&plugins[index]);
     snprintf(info.name, sizeof info.name, "%s", plugins[index].name);
     info.loaded = plugins[index].backend != NULL;
     snprintf(info.reason, sizeof info.reason, "%s", plugins[index].reason);

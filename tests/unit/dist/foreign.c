@@ -1,0 +1,12 @@
+/* A plugin for an MPI whose open fails with a text that shows which file was loaded. */
+#include <stdio.h>
+
+#include "dist/transport.h"
+
+__attribute__((visibility("default"))) fyd_open_result_t
+fyd_transport_open(fyd_transport_t *out, char error[FYD_ERROR_SIZE])
+{
+    (void)out;
+    snprintf(error, FYD_ERROR_SIZE, "the test's plugin ran");
+    return FYD_FAILED;
+}
