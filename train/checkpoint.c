@@ -34,10 +34,11 @@ static double momentum_of(const fy_optimizer_options_t *options)
 
 static fy_status_t fill_progress(fyt_pieces_t *p, const fy_progress_t *progress)
 {
-    void *counts, *rates;
+    void *counts, *rates, *losses;
     fy_optimizer_options_t options = { .struct_size = sizeof options };
     FY_TRY(fy_tensor_map(p->progress, FY_ACCESS_WRITE, &counts));
     FY_TRY(fy_tensor_map(p->rates, FY_ACCESS_WRITE, &rates));
+    FY_TRY(fy_tensor_map(p->losses, FY_ACCESS_WRITE, &losses));
     memcpy(counts,
            (int64_t[]){ progress->step, progress->epoch, progress->epoch_step, progress->seed },
            4 * sizeof(int64_t));
@@ -46,6 +47,10 @@ static fy_status_t fill_progress(fyt_pieces_t *p, const fy_progress_t *progress)
            (double[]){ p->optimizer ? options.lr : progress->lr,
                        p->optimizer ? momentum_of(&options) : progress->momentum },
            2 * sizeof(double));
+    memcpy(losses,
+           (double[]){ progress->loss_sum, progress->loss_samples, progress->interval_loss_sum,
+                       progress->interval_samples },
+           4 * sizeof(double));
     return FY_STATUS_OK;
 }
 
@@ -205,17 +210,22 @@ static fy_status_t check_kind(const char *path, const fy_safetensors_t *file,
 
 static fy_status_t take_progress(const char *path, const fyt_pieces_t *p, fy_progress_t *out)
 {
-    void *counts, *rates;
+    void *counts, *rates, *losses;
     FY_TRY(fy_tensor_map(p->progress, FY_ACCESS_READ, &counts));
     FY_TRY(fy_tensor_map(p->rates, FY_ACCESS_READ, &rates));
+    FY_TRY(fy_tensor_map(p->losses, FY_ACCESS_READ, &losses));
     const int64_t *n = counts;
-    const double *r = rates;
+    const double *r = rates, *l = losses;
     if (n[0] < 0 || n[1] < 0 || n[2] < 0 || !isfinite(r[0]) || !isfinite(r[1]) || r[0] < 0 ||
         r[1] < 0)
         return FYT_FAIL(CORRUPT_DATA,
                         "%s: step %lld, epoch %lld, step %lld of it, lr %g, momentum %g cannot be",
                         path, (long long)n[0], (long long)n[1], (long long)n[2], r[0], r[1]);
-    *out = (fy_progress_t){ sizeof *out, n[0], n[1], n[2], n[3], r[0], r[1], NULL };
+    if (!(l[1] >= 0) || !(l[3] >= 0) || !isfinite(l[1] + l[3])) /* a loss may be NaN */
+        return FYT_FAIL(CORRUPT_DATA, "%s: losses of %g and %g samples cannot be", path, l[1],
+                        l[3]);
+    *out = (fy_progress_t){ sizeof *out, n[0], n[1], n[2], n[3], r[0],
+                            r[1],        NULL, l[0], l[1], l[2], l[3] };
     return FY_STATUS_OK;
 }
 

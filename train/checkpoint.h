@@ -39,8 +39,8 @@ typedef struct fyt_pieces {
     fy_tensor_t **whole;        /* [nstates], on the host: the state of all elements */
     /* [nblocks]: parameters, buffers if there are any, random state, the optimizer's state */
     fy_tensor_t **device, **host;
-    fy_tensor_t *progress, *rates; /* on the host */
-    fyt_piece_t *entries;          /* [count] */
+    fy_tensor_t *progress, *rates, *losses; /* on the host */
+    fyt_piece_t *entries;                   /* [count] */
 } fyt_pieces_t;
 
 /* The device tensors of the model and the optimizer. In order: make, one of download and make_host,

@@ -2,7 +2,8 @@
  * and the host's pieces by their names in the file. One list serves writing and reading, so that
  * both use the same names.
  * "model.NAME" parameters and buffers · "model_rng" · "optimizer.NAME" · "progress" i64 [4] = step,
- * epoch, epoch_step, seed · "rates" f64 [2] = lr, momentum Parameters and buffers alone: "NAME".
+ * epoch, epoch_step, seed · "rates" f64 [2] = lr, momentum · "losses" f64 [4], which older files do
+ * not have. Parameters and buffers alone: "NAME".
  * Not here: moving and storing them (checkpoint.c). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,9 +39,9 @@ void fyt_pieces_free(fyt_pieces_t *p)
 fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int with_all,
                             fyt_pieces_t *p)
 {
-    /* random state, progress, rates */
+    /* random state, progress, rates, losses */
     const size_t nstate = with_all ? count_state(optimizer) : 0;
-    const size_t most = model->nparams + model->nbuffers + nstate + 3;
+    const size_t most = model->nparams + model->nbuffers + nstate + 4;
     const size_t has_buffers = model->nbuffers > 0;
     *p = (fyt_pieces_t){ .model = model,
                          .optimizer = with_all ? optimizer : NULL,
@@ -120,8 +121,10 @@ fy_status_t fyt_pieces_name(fyt_pieces_t *p)
     FY_TRY(add_states(p));
     FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_I64, FY_DIMS(4), &p->progress));
     FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_F64, FY_DIMS(2), &p->rates));
+    FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_F64, FY_DIMS(4), &p->losses));
     FY_TRY(add(p, "", "progress", p->progress));
-    return add(p, "", "rates", p->rates);
+    FY_TRY(add(p, "", "rates", p->rates));
+    return add(p, "", "losses", p->losses);
 }
 
 fy_status_t fyt_pieces_download(fyt_pieces_t *p, size_t first)
@@ -164,6 +167,14 @@ static void shape_text(char text[128], int rank, const int64_t *dims)
     snprintf(text + used, 128 - used, "]");
 }
 
+/* Losses, in a file without them: they stay 0, which is unknown. */
+static int is_absent(const fyt_pieces_t *p, const fy_safetensors_t *file, const fyt_piece_t *piece)
+{
+    size_t index;
+    return piece->tensor == p->losses &&
+           fy_safetensors_find(file, piece->name, &index) != FY_STATUS_OK;
+}
+
 static fy_status_t check_piece(const char *path, const fy_safetensors_t *file,
                                const fyt_piece_t *piece)
 {
@@ -199,7 +210,8 @@ static int is_wanted(const fyt_pieces_t *p, const char *name)
 
 fy_status_t fyt_pieces_check(const fyt_pieces_t *p, const char *path, const fy_safetensors_t *file)
 {
-    for (size_t i = 0; i < p->count; i++) FY_TRY(check_piece(path, file, &p->entries[i]));
+    for (size_t i = 0; i < p->count; i++)
+        if (!is_absent(p, file, &p->entries[i])) FY_TRY(check_piece(path, file, &p->entries[i]));
     for (size_t i = 0; i < fy_safetensors_count(file); i++) {
         fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT;
         FY_TRY(fy_safetensors_at(file, i, &info));
@@ -216,6 +228,7 @@ fy_status_t fyt_pieces_read(fyt_pieces_t *p, const fy_safetensors_t *file)
 {
     for (size_t i = 0; i < p->count; i++) {
         size_t index;
+        if (is_absent(p, file, &p->entries[i])) continue;
         FY_TRY(fy_safetensors_find(file, p->entries[i].name, &index));
         FY_TRY(fy_safetensors_read_into(file, index, p->entries[i].tensor));
     }

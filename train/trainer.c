@@ -88,9 +88,10 @@ static fy_status_t save(fyt_trainer_t *trainer)
     const uint64_t allocs = device_allocs();
     FY_TRY(fyt_progress(trainer, &progress));
     fy_scope_t scope = fy_scope_begin("checkpoint");
-    fy_status_t status = fyt_replicas_save(trainer->options->checkpoint, trainer->model,
-                                           trainer->optimizer, trainer->options->replicas,
-                                           &progress, trainer->options->keep);
+    fy_status_t status = fyt_loss_save(trainer, &progress);
+    if (status == FY_STATUS_OK)
+        status = fyt_replicas_save(trainer->options->checkpoint, trainer->model, trainer->optimizer,
+                                   trainer->options->replicas, &progress, trainer->options->keep);
     fy_scope_end(scope, 0, NULL);
     if (status == FY_STATUS_OK) trainer->saved_step = trainer->step;
     trainer->allocs_apart += device_allocs() - allocs;
@@ -124,6 +125,7 @@ static fy_status_t resume(fyt_trainer_t *trainer)
     trainer->step = trainer->saved_step = progress.step;
     trainer->epoch = progress.epoch;
     trainer->epoch_step = progress.epoch_step;
+    fyt_loss_resume(trainer, &progress);
     return fy_loader_seek(trainer->train, trainer->epoch, trainer->epoch_step);
 }
 
@@ -219,7 +221,7 @@ static fy_status_t epoch_end(fyt_trainer_t *trainer)
 
 static fy_status_t run_epoch(fyt_trainer_t *trainer)
 {
-    trainer->epoch_loss = trainer->epoch_samples = 0;
+    if (trainer->epoch_step == 0) trainer->epoch_loss = trainer->epoch_samples = 0;
     while (!trainer->is_done && trainer->epoch_step < trainer->data.steps) {
         FY_TRY(fyt_step_run(trainer));
         FY_TRY(after_step(trainer));

@@ -25,6 +25,7 @@ typedef struct fyt_trainer {
     /* f32, on the device: loss times samples, since it was last asked for */
     fy_tensor_t *loss_sum;
     double interval_samples; /* that are in it */
+    double resumed_loss;     /* its first value, of a checkpoint */
     /* seeds of backward: the share of this rank's samples of a batch in those of the update;
      * [1]: in the last group of an epoch, [1][1]: for its last batch. [0][1] is not used */
     fy_tensor_t *share[2][2];
@@ -109,7 +110,10 @@ void fyt_rescue_end(fyt_trainer_t *trainer);
 /* The training has failed with `status`: rank 0 writes a checkpoint of the last update, the other
  * ranks wait for its file. Adds to the error's text what became of it. Returns `status`. */
 fy_status_t fyt_rescue_save(fyt_trainer_t *trainer, fy_status_t status);
-/* The position of the training, for a checkpoint. */
+/* The losses of a checkpoint. Blocks. */
+fy_status_t fyt_loss_save(fyt_trainer_t *trainer, fy_progress_t *progress);
+void fyt_loss_resume(fyt_trainer_t *trainer, const fy_progress_t *progress);
+/* The position of the training, for a checkpoint, without losses. */
 fy_status_t fyt_progress(const fyt_trainer_t *trainer, fy_progress_t *out_progress);
 /* Starts a download of loss_sum and resets it. Waits for the previous download if it is still
  * pending. */

@@ -52,7 +52,8 @@ fy_status_t fyt_step_prepare(fyt_trainer_t *trainer)
 {
     FY_TRY(fy_tape_create(&trainer->tape));
     FY_TRY(fy_model_watch(trainer->model, trainer->tape));
-    FY_TRY(fy_zeros(trainer->info.device, FY_DTYPE_F32, 0, NULL, &trainer->loss_sum));
+    FY_TRY(fy_full(trainer->info.device, FY_DTYPE_F32, 0, NULL, trainer->resumed_loss,
+                   &trainer->loss_sum));
     fy_tensor_set_name(trainer->loss_sum, "loss_sum");
     FY_TRY(fyt_rescue_prepare(trainer));
     return make_shares(trainer);
@@ -287,4 +288,32 @@ fy_status_t fyt_loss_ask(fyt_trainer_t *trainer)
     }
     fy_scope_end(scope, 0, NULL);
     return status;
+}
+
+/* loss_sum keeps its value, so that a checkpoint changes no later loss. With replicas, rank 0's has
+ * those of all ranks from then on, as after a resume. */
+fy_status_t fyt_loss_save(fyt_trainer_t *trainer, fy_progress_t *progress)
+{
+    const fy_train_replicas_t *replicas = trainer->options->replicas;
+    fy_tensor_t *sum = trainer->loss_sum;
+    fy_download_t *reply;
+    FY_TRY(fyt_loss_take(trainer, 1));
+    progress->loss_sum = trainer->epoch_loss;
+    progress->loss_samples = trainer->epoch_samples;
+    progress->interval_samples = trainer->interval_samples;
+    if (trainer->interval_samples == 0) return FY_STATUS_OK;
+    if (replicas) FY_TRY(replicas->sum(replicas->user, sum));
+    FY_TRY(fy_tensor_download(sum, NULL, &reply));
+    FY_TRY(fy_download_wait_f64(reply, FY_FOREVER, &progress->interval_loss_sum));
+    return replicas && replicas->rank > 0 ? fy_fill(sum, 0) : FY_STATUS_OK;
+}
+
+void fyt_loss_resume(fyt_trainer_t *trainer, const fy_progress_t *progress)
+{
+    const fy_train_replicas_t *replicas = trainer->options->replicas;
+    const int is_known = progress->loss_samples + progress->interval_samples > 0;
+    trainer->epoch_loss = is_known ? progress->loss_sum : (double)NAN;
+    trainer->epoch_samples = progress->loss_samples;
+    trainer->interval_samples = progress->interval_samples;
+    if (!replicas || replicas->rank == 0) trainer->resumed_loss = progress->interval_loss_sum;
 }

@@ -24,6 +24,10 @@ typedef struct fy_progress {
     /* your text, UTF-8, e.g. JSON; NULL: none. After a load: valid until the next load into that
      * model, or the model's destroy */
     const char *note;
+    /* Losses of the current epoch (epoch_step 0: of the last one), each times its samples: their
+     * sum, and the samples. Then the same of batches since the last downloaded loss, which are not
+     * in the first pair. 0 samples: unknown, as in files without losses */
+    double loss_sum, loss_samples, interval_loss_sum, interval_samples;
 } fy_progress_t;
 #define FY_PROGRESS_INIT FY_ZEROED_(progress)
 FY_API void fy_progress_init(fy_progress_t *progress, size_t nbytes);

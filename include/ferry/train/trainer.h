@@ -105,7 +105,9 @@ FY_API void fy_train_options_init(fy_train_options_t *options, size_t nbytes);
 typedef struct fy_train_result {
     size_t struct_size;
     int64_t steps, epochs; /* done, those before a resume included */
-    double train_loss;     /* mean of the last epoch, or of its completed part */
+    /* mean of the last epoch, or of its completed part, also after a resume; NaN: a checkpoint in
+     * this epoch has no losses, or the training did no step */
+    double train_loss;
     /* of the last evaluation on the test set; NaN without one, or without classes */
     double test_loss, test_accuracy;
     uint64_t wall_ns; /* of the training steps */

@@ -4,6 +4,8 @@
 #include "tests/unit/train/fixture.h"
 #include "tests/unit/train/resume.h"
 
+#include <math.h>
+
 enum { STEPS = 12 };
 
 static int is_there(const char *name) { return access(in_folder(name), F_OK) == 0; }
@@ -53,6 +55,61 @@ TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
     assert_int_equal(empty_folder(folder), 1);
     assert_int_equal(drop_folder(NULL), 0);
     free(want.bytes);
+}
+
+/* Writes the file again without its losses. */
+static void drop_losses(const char *path)
+{
+    enum { MOST = 64 };
+    fy_safetensors_entry_t entries[MOST];
+    fy_safetensors_t *file;
+    size_t count = 0;
+    ts_ok(fy_safetensors_open(path, &file));
+    for (size_t i = 0; i < fy_safetensors_count(file); i++) {
+        fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT;
+        ts_ok(fy_safetensors_at(file, i, &info));
+        if (strcmp(info.name, "losses") == 0) continue;
+        fy_tensor_t *tensor;
+        assert_true(count < MOST);
+        ts_ok(fy_safetensors_read(file, i, &tensor));
+        entries[count++] = (fy_safetensors_entry_t){ strdup(info.name), tensor };
+    }
+    const fy_safetensors_pair_t pairs[] = {
+        { "ferry_checkpoint", "1" },
+        { "optimizer", fy_safetensors_metadata(file, "optimizer") },
+    };
+    ts_ok(fy_safetensors_write(path, count, entries, 2, pairs));
+    fy_safetensors_close(file);
+    while (count > 0) free((char *)entries[--count].name);
+}
+
+/* Losses are saved and loaded, also NaN; a file from before there were any has none; a number of
+ * samples that cannot be is refused. */
+TS_DEVICE_TEST(losses_are_part_of_the_progress)
+{
+    resume_t r;
+    fy_progress_t progress = FY_PROGRESS_INIT;
+    assert_int_equal(make_folder(NULL), 0);
+    ts_ok(resume_begin(ctx->device, 1, &r));
+    steps(ctx, &r, 3);
+    r.progress.loss_sum = (double)NAN;
+    r.progress.loss_samples = 16;
+    r.progress.interval_loss_sum = 2.5;
+    r.progress.interval_samples = 8;
+    ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 1));
+    ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &progress));
+    assert_true(isnan(progress.loss_sum) && progress.loss_samples == 16);
+    assert_true(progress.interval_loss_sum == 2.5 && progress.interval_samples == 8);
+    drop_losses(in_folder("step-00000003.safetensors"));
+    ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &progress));
+    assert_true(progress.step == 3 && progress.loss_samples == 0 && progress.interval_samples == 0);
+    r.progress.loss_samples = -1;
+    ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 1));
+    ts_fails_with(
+        fy_checkpoint_load(in_folder("step-00000003.safetensors"), r.model, r.optimizer, &progress),
+        CORRUPT_DATA, "losses of -1 and 8 samples");
+    resume_end(&r);
+    assert_int_equal(drop_folder(NULL), 0);
 }
 
 /* Each optimizer with its state; SGD with and without momentum, Adam with loss scaling, too. */

@@ -368,6 +368,60 @@ TS_DEVICE_TEST(test_resume)
     assert_int_equal(drop_folder(NULL), 0);
 }
 
+/* Ends with an error behind the fourth step, as a process that is killed. */
+static fy_status_t fail_at_four(void *user, const fy_train_event_t *event)
+{
+    (void)user;
+    return event->step < 4 ? FY_STATUS_OK
+                           : fy_error_set(FY_STATUS_CANCELLED, __FILE__, __LINE__, "killed");
+}
+
+static void train_on(ts_ctx_t *ctx, setup_t *s, int64_t log_every, int64_t max_steps, int is_killed)
+{
+    *s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
+    s->options.epochs = 2;
+    s->options.log_every = log_every;
+    s->options.checkpoint = folder;
+    s->options.checkpoint_every = 3;
+    s->options.resume = 1;
+    s->options.max_steps = max_steps;
+    s->options.on_event = is_killed ? fail_at_four : NULL;
+    set_up(ctx, s);
+    const fy_status_t status =
+        fy_train_run(s->net, s->updater, s->train, NULL, &s->options, &s->result);
+    assert_int_equal(status, is_killed ? FY_STATUS_CANCELLED : FY_STATUS_OK);
+    tear_down(s);
+}
+
+/* train_loss and later losses are those of a training that never stopped: stopped in the first
+ * epoch, in the last one, behind an epoch, behind the end; killed with losses on the device. */
+TS_DEVICE_TEST(test_losses_after_a_resume)
+{
+    static const int64_t stops[] = { 2, 4, 5, 7, 8, 9, 10 };
+    setup_t whole, part;
+    for (int64_t log_every = 0; log_every <= 2; log_every++) {
+        assert_int_equal(make_folder(NULL), 0);
+        train_on(ctx, &whole, log_every, 0, 0);
+        assert_int_equal(drop_folder(NULL), 0);
+        assert_int_equal(make_folder(NULL), 0);
+        train_on(ctx, &part, log_every, 0, 1);
+        train_on(ctx, &part, log_every, 0, 0);
+        assert_true(part.result.train_loss == whole.result.train_loss);
+        assert_int_equal(part.result.steps, 10);
+        const size_t rest = part.nlosses;
+        assert_memory_equal(part.losses, whole.losses + whole.nlosses - rest,
+                            rest * sizeof(double));
+        assert_int_equal(drop_folder(NULL), 0);
+        for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
+            assert_int_equal(make_folder(NULL), 0);
+            train_on(ctx, &part, log_every, stops[i], 0);
+            train_on(ctx, &part, log_every, 0, 0);
+            assert_true(fabs(part.result.train_loss / whole.result.train_loss - 1) < 1e-6);
+            assert_int_equal(drop_folder(NULL), 0);
+        }
+    }
+}
+
 /* Means over batches of different size; in evaluation, nothing is kept for gradients; the model's
  * mode is restored. */
 TS_DEVICE_TEST(test_evaluate)
