@@ -353,6 +353,11 @@ void fy_optimizer_destroy(fy_optimizer_t *optimizer)
 
 uint64_t fyt_optimizer_checksum(const fy_optimizer_t *optimizer) { return optimizer->checksum; }
 
+int fyt_optimizer_scales(const fy_optimizer_t *optimizer)
+{
+    return optimizer->scaling.state != NULL;
+}
+
 fyt_ranges_t *fyt_optimizer_ranges(fy_optimizer_t *optimizer) { return &optimizer->ranges; }
 
 /* ---- using it ---- */

@@ -20,6 +20,7 @@ fy_status_t fyt_optimizer_create(const fy_optimizer_options_t *options, size_t c
 fyt_ranges_t *fyt_optimizer_ranges(fy_optimizer_t *optimizer);
 /* Of what fy_optimizer_get leaves out: names and factors of groups, options of loss scaling. */
 uint64_t fyt_optimizer_checksum(const fy_optimizer_t *optimizer);
+int fyt_optimizer_scales(const fy_optimizer_t *optimizer); /* the loss */
 /* Does the optimizer leave elements of its model out? Those are updated by other processes. */
 static inline int fyt_optimizer_is_shard(fy_optimizer_t *optimizer)
 {

@@ -345,6 +345,7 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "train_run: the loader has no batches: %llu samples in batches of %lld",
                         (unsigned long long)trainer->data.samples, (long long)trainer->data.batch);
+    FY_TRY(fyt_precision_check("train_run", trainer));
     FY_TRY(fyt_labels_check("train_run", &trainer->info, trainer->train, trainer->options->loss));
     if (trainer->test)
         FY_TRY(fyt_labels_check("train_run, test set", &trainer->info, trainer->test,

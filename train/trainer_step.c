@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "train/optimizer.h"
+
 fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target,
                      fy_tensor_t **out_loss)
 {
@@ -230,6 +232,23 @@ static fy_status_t run(fyt_trainer_t *trainer)
     trainer->step += is_last;
     if (is_last) fyt_rescue_end(trainer);
     return FY_STATUS_OK;
+}
+
+fy_status_t fyt_precision_check(const char *what, const fyt_trainer_t *trainer)
+{
+    fy_autocast_info_t around = FY_AUTOCAST_INFO_INIT;
+    fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
+    FY_TRY(fy_autocast_query(&around));
+    FY_TRY(fy_tensor_query(trainer->info.values, &values));
+    const fy_dtype_t own = trainer->options->precision;
+    const fy_dtype_t used = own == FY_DTYPE_F32 ? around.dtype : own;
+    if ((used != FY_DTYPE_F16 && values.dtype != FY_DTYPE_F16) ||
+        fyt_optimizer_scales(trainer->optimizer))
+        return FY_STATUS_OK;
+    return FYT_FAIL(INVALID_ARGUMENT,
+                    "%s: steps compute in f16, where gradients below 6e-8 are 0, and the optimizer "
+                    "has no loss_scaling\n  Make it with loss_scaling, or compute in bf16",
+                    what);
 }
 
 fy_status_t fyt_step_run(fyt_trainer_t *trainer)

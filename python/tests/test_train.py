@@ -187,6 +187,17 @@ class Training(unittest.TestCase):
             results.append(weights.download().wait().tolist())
         self.assertEqual(*results)
 
+    def test_f16_needs_loss_scaling(self):
+        for scaling in (None, True):
+            model = train.Model(self.device, network(), (28, 28, 1))
+            optimizer = train.Optimizer(model, loss_scaling=scaling)
+            options = {"precision": "f16", "progress": False}
+            if scaling:
+                train.fit(model, optimizer, self.loader(), **options)
+            else:
+                with self.assertRaisesRegex(ValueError, "no loss_scaling"):
+                    train.fit(model, optimizer, self.loader(), **options)
+
     def test_fit(self):
         model = train.Model(self.device, network(), (28, 28, 1))
         optimizer = train.Optimizer(model, "adam", groups=[("2.", 0.5, 0.0)])

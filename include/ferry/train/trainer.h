@@ -89,8 +89,9 @@ typedef struct fy_train_options {
     /* set to 1 (a signal handler may) to end after this step, with a checkpoint; NULL: none */
     const volatile int *stop;
     /* FY_DTYPE_BF16, FY_DTYPE_F16: steps compute under fy_autocast_set, evaluations do not;
-     * parameters, gradients and checkpoints are the same. An optimizer for f16 needs loss_scaling.
-     * FY_DTYPE_F32: as the scope around the call has it */
+     * parameters, gradients and checkpoints are the same.
+     * FY_DTYPE_F32: as the scope around the call has it. Steps in f16, also of a model with f16
+     * parameters, need an optimizer with loss_scaling: INVALID_ARGUMENT without */
     fy_dtype_t precision;
     /* The result is that of one process with whole batches, but for the order of sums, dropout
      * masks and, without syncs_norms, statistics of batch norms. Losses are means over all ranks;

@@ -525,6 +525,45 @@ TS_DEVICE_TEST(test_labels_past_the_scores)
     }
 }
 
+/* By precision, by the scope around the call, by the dtype of parameters: nothing has run then. */
+TS_DEVICE_TEST(test_f16_needs_loss_scaling)
+{
+    static const fy_dtype_t ways[][3] = { { FY_DTYPE_F16, FY_DTYPE_F32, FY_DTYPE_F32 },
+                                          { FY_DTYPE_F32, FY_DTYPE_F16, FY_DTYPE_F32 },
+                                          { FY_DTYPE_F32, FY_DTYPE_F32, FY_DTYPE_F16 } };
+    fy_find_lr_options_t sweep = FY_FIND_LR_OPTIONS_INIT;
+    fy_find_lr_result_t found = FY_FIND_LR_RESULT_INIT;
+    fy_lr_point_t points[2];
+    const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    sweep.steps = 2;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) /* a loader has no batches in f16 */
+        for (int has_scaling = 0; has_scaling < (ways[i][2] == FY_DTYPE_F16 ? 1 : 2);
+             has_scaling++) {
+            setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 16, 8);
+            fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+            s.options.precision = ways[i][0];
+            s.optimizer.loss_scaling = has_scaling ? &scaling : NULL;
+            options.dtype = ways[i][2];
+            set_up(ctx, &s);
+            fy_optimizer_destroy(s.updater);
+            fy_model_destroy(s.net);
+            s.net = known_model(ctx->device, "mlp", &options);
+            ts_ok(fy_optimizer_create_model(&s.optimizer, s.net, &s.updater));
+            const fy_scope_t scope = fy_scope_begin("around");
+            ts_ok(fy_autocast_set(ways[i][1]));
+            const fy_status_t trained =
+                fy_train_run(s.net, s.updater, s.train, NULL, &s.options, &s.result);
+            assert_int_equal(trained, has_scaling ? FY_STATUS_OK : FY_STATUS_INVALID_ARGUMENT);
+            if (!has_scaling) assert_non_null(strstr(fy_error_get()->text, "loss_scaling"));
+            ts_ok(fy_autocast_set(ways[i][0] == FY_DTYPE_F16 ? FY_DTYPE_F16 : ways[i][1]));
+            assert_int_equal(fy_train_find_lr(s.net, s.updater, s.train, &sweep, points, &found),
+                             trained);
+            fy_scope_end(scope, 0, NULL);
+            assert_int_equal(s.events > 0, has_scaling);
+            tear_down(&s);
+        }
+}
+
 /* The first scales are so large that gradients in f16 overflow. The scale halves in each skipped
  * step, so the scale at the end proves the number; a graph has the same. */
 TS_DEVICE_TEST(test_skipped_steps_are_counted)
