@@ -6,9 +6,10 @@
 #include "opset/dtypes.h"
 
 enum { USES_LT = 1, WHEN_EMPTY = 2 };
-#define PACK(f)       .pack = fy__cuda_pack_##f
-#define SEVERAL(f)    .pack_several = fy__cuda_pack_##f
-#define RUN(f, flags) .run = fy__cuda_run_##f, .when_empty = ((flags)&WHEN_EMPTY) != 0
+#define PACK(f)               .pack = fy__cuda_pack_##f
+#define SEVERAL(f)            .pack_several = fy__cuda_pack_##f
+#define SEVERAL_WHEN_EMPTY(f) SEVERAL(f), .when_empty = 1
+#define RUN(f, flags)         .run = fy__cuda_run_##f, .when_empty = ((flags)&WHEN_EMPTY) != 0
 #define SCRATCH(f, flags) \
     RUN(f, flags), .workspace = fy__cuda_##f##_workspace, .uses_lt = ((flags)&USES_LT) != 0
 #include "opset/first_source.def" /* not 0: the main operand is the second source */

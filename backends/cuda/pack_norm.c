@@ -137,6 +137,27 @@ int fy__cuda_pack_batch_norm(const fy_launch_t *launch, unsigned nprocessors, vo
     return 3;
 }
 
+/* The gradients of weight and bias over no rows: zeros, unless they are only to be added. */
+static int pack_zeros(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    static const fy_fill_attrs_t zero = { 0, 0 };
+    int n = 0;
+    for (unsigned i = 1; i < launch->ndst; i++) {
+        fy_launch_t fill = *launch;
+        fill.op = FY_OP_FILL;
+        fill.nsrc = 0;
+        fill.ndst = 1;
+        fill.dst = &launch->dst[i];
+        fill.attrs = &zero;
+        fill.attrs_nbytes = sizeof zero;
+        fill.accumulate = 0;
+        fill.nelem = (uint64_t)fill.dst->dims[0];
+        if (fill.nelem == 0 || launch->accumulate >> i & 1u) continue;
+        fy__cuda_pack_generate(&fill, &out[n++]);
+    }
+    return n;
+}
+
 int fy__cuda_pack_row_norm(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
                            uint64_t limit, fy__cuda_request_t *out, uint64_t *out_workspace_nbytes)
 {
@@ -149,6 +170,7 @@ int fy__cuda_pack_row_norm(const fy_launch_t *launch, unsigned nprocessors, void
         *out_workspace_nbytes = (uint64_t)plan.pieces * 2 * (uint64_t)plan.channels *
                                 sizeof(double);
     if (out == NULL) return 0;
+    if (launch->nelem == 0) return is_backward(launch->op) ? pack_zeros(launch, out) : 0;
     pack(launch, &plan, NULL,
          is_f64 ? FY__CUDA_KERNEL_fy_row_norm_f64 : FY__CUDA_KERNEL_fy_row_norm_f32,
          (uint64_t)plan.rows * lanes, &out[0]);

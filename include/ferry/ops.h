@@ -9,7 +9,7 @@
  *   is promoted, nothing is moved. Elementwise calls broadcast as NumPy does.
  * - One tensor may be passed as several sources. One variable may be source and result: fy_add(x,
  *   x, &x). The old handle then stays in its scope.
- * - Zero-size tensors are legal everywhere.
+ * - Zero-size tensors are legal, except where a result would have elements without a value.
  * - f16 and bf16 compute in f32 and round once. NaN propagates, through maximum, max and relu too.
  * - "float" below means f32, f64, f16, bf16; "number" means those and i32, i64, u8. Integers wrap
  *   around. */

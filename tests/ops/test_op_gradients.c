@@ -18,6 +18,7 @@ typedef struct problem {
     size_t nsrc;
     fy_tensor_t *src[TS_MAX_OPERANDS]; /* constants; NULL where the next input stands */
     const ts_plan_t *plan;             /* its `given`: what ops that write in place write into */
+    fy_dtype_t dtype;
     fy_device_t *device;
 } problem_t;
 
@@ -26,7 +27,7 @@ static fy_status_t make_given(const problem_t *problem, const ts_shape_t *shape,
                               fy_tensor_t **out_dst)
 {
     if (shape->domain == TS_RNG) return fy_rng_create(problem->device, 7, out_dst);
-    return fy_zeros(problem->device, ts_domain_dtype(shape->domain, FY_DTYPE_F64), shape->rank,
+    return fy_zeros(problem->device, ts_domain_dtype(shape->domain, problem->dtype), shape->rank,
                     shape->dims, out_dst);
 }
 
@@ -100,7 +101,9 @@ static bool check(ts_ctx_t *ctx, const ts_case_t *wild, ts_layout_t layout)
     fy_tensor_t *inputs[TS_MAX_OPERANDS];
     fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
     fy_gradcheck_options_t options = FY_GRADCHECK_OPTIONS_INIT;
-    problem_t problem = { .row = row, .info = fy_op_get(row->op), .device = ctx->device };
+    problem_t problem = {
+        .row = row, .info = fy_op_get(row->op), .device = ctx->device, .dtype = FY_DTYPE_F64
+    };
     const ts_plan_t plan = ts_case_plan(row);
     size_t count = 0;
     bool applies = layout == TS_CONTIGUOUS;
@@ -210,6 +213,128 @@ static fy_status_t product_of_rows(void *user, size_t count, fy_tensor_t *const 
     const int axis = *(const int *)user;
     (void)count;
     return fy_prod(inputs[0], 1, &axis, 0, out_result);
+}
+
+/* ---- zero sizes ---- */
+
+/* The shapes of a row, in 128 bytes, with 0 in place of `dim`. Returns whether there is one. */
+static bool without(const char *shapes, long dim, char *out)
+{
+    bool found = false;
+    size_t n = 0;
+    while (*shapes && n < 120) {
+        char *end = NULL;
+        const long value = *shapes >= '0' && *shapes <= '9' ? strtol(shapes, &end, 10) : -1;
+        found |= value == dim;
+        if (end)
+            n += (size_t)snprintf(out + n, 128 - n, "%ld", value == dim ? 0 : value);
+        else
+            out[n++] = *shapes;
+        shapes = end ? end : shapes + 1;
+    }
+    out[n] = '\0';
+    return found && !*shapes;
+}
+
+/* The gradient has x's shape; over an empty result it is 0, or NaN where a slope is. */
+static void expect_gradient(const problem_t *problem, const char *shapes, fy_tensor_t *grad,
+                            fy_tensor_t *x, bool is_empty)
+{
+    const fy_tensor_info_t want = ts_info(x), got = ts_info(grad);
+    double values[MOST_ELEMENTS];
+    fy_tensor_t *wide;
+    bool fits = want.rank == got.rank;
+    for (int axis = 0; fits && axis < want.rank; axis++) fits = want.dims[axis] == got.dims[axis];
+    if (!fits) fail_msg("%s of %s: a gradient of another shape", problem->info->name, shapes);
+    if (!is_empty || got.nelem == 0 || got.nelem > MOST_ELEMENTS) return;
+    ts_ok(fy_cast(grad, FY_DTYPE_F64, &wide));
+    ts_read(wide, values, got.nelem * sizeof *values);
+    for (uint64_t k = 0; k < got.nelem; k++)
+        if (!(values[k] == 0 || isnan(values[k])))
+            fail_msg("%s of %s: element %d of a gradient is %g", problem->info->name, shapes,
+                     (int)k, values[k]);
+}
+
+static bool takes_class_weights(fy_op_t op) /* which have no gradient */
+{
+    return op == FY_OP_NLL_LOSS || op == FY_OP_CROSS_ENTROPY;
+}
+
+/* A call that is accepted with shapes without elements has gradients. Returns whether it is. */
+static bool check_empty(ts_ctx_t *ctx, const ts_case_t *full, long dim, fy_dtype_t dtype)
+{
+    char shapes[128];
+    ts_case_t row = *full;
+    ts_inputs_t made;
+    ts_operand_t operands[TS_MAX_OPERANDS];
+    fy_tensor_t *inputs[TS_MAX_OPERANDS], *result = NULL, *seed, *grad;
+    problem_t problem = {
+        .row = &row, .info = fy_op_get(row.op), .device = ctx->device, .dtype = dtype
+    };
+    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
+    fy_tape_t *tape;
+    size_t count = 0;
+    bool may_fault = false;
+    if (!without(full->shapes, dim, shapes)) return false;
+    row.shapes = shapes;
+    row.status = FY_STATUS_SHAPE_MISMATCH; /* no expected values are made */
+    fy_scope_t scope = fy_scope_begin("empty");
+    ts_inputs_make(&made, &row, dtype, false, 5);
+    problem.nsrc = made.plan.nsrc;
+    problem.plan = &made.plan;
+    ts_ok(fy_tape_create(&tape));
+    for (size_t i = 0; i < problem.nsrc; i++) {
+        const ts_shape_t *shape = &made.plan.src[i];
+        may_fault |= (shape->domain == TS_INDEX || shape->domain == TS_INDEX32) &&
+                     made.src[i].nelem > 0; /* an index into nothing */
+        ts_operand_make(&operands[i], ctx->device, &made.src[i], TS_CONTIGUOUS);
+        const bool is_class_weight = i == 2 && takes_class_weights(row.op);
+        if (ts_is_float(made.src[i].dtype) && !is_class_weight) {
+            inputs[count++] = operands[i].view;
+            ts_ok(fy_tape_watch(tape, operands[i].view, NULL));
+        } else
+            problem.src[i] = operands[i].view;
+    }
+    ts_ok(fy_tape_begin(tape));
+    const bool runs = count && !may_fault && call(&problem, count, inputs, &result) == 0 &&
+                      ts_is_float(ts_info(result).dtype);
+    if (runs) {
+        const fy_tensor_info_t info = ts_info(result);
+        ts_ok(fy_full(ctx->device, info.dtype, info.rank, info.dims, 1, &seed));
+        options.seed = seed;
+        if (fy_tape_backward(tape, result, &options) != FY_STATUS_OK)
+            fail_msg("%s of %s is accepted, its gradient is not: %s", problem.info->name, shapes,
+                     fy_error_get()->text);
+        for (size_t i = 0; i < count; i++) {
+            ts_ok(fy_tape_grad(tape, inputs[i], &grad));
+            if (grad) expect_gradient(&problem, shapes, grad, inputs[i], info.nelem == 0);
+        }
+    }
+    fy_tape_destroy(tape);
+    for (size_t i = 0; i < problem.nsrc; i++) ts_operand_free(&operands[i]);
+    ts_inputs_free(&made);
+    fy_scope_end(scope, 0, NULL);
+    return runs;
+}
+
+TS_DEVICE_TEST(calls_without_elements_have_gradients)
+{
+    for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
+        int accepted = 0;
+        if (!fy__op_rows[op].gradient->run) continue;
+        for (size_t i = 0; i < ts_case_count(); i++) {
+            const ts_case_t *row = ts_case_get(i);
+            ts_plan_t plan;
+            if (row->op != op || row->status != FY_STATUS_OK) continue;
+            plan = ts_case_plan(row);
+            for (size_t k = 0; k < plan.nsrc; k++)
+                for (int axis = 0; axis < plan.src[k].rank; axis++) {
+                    accepted += check_empty(ctx, row, (long)plan.src[k].dims[axis], FY_DTYPE_F64);
+                    accepted += check_empty(ctx, row, (long)plan.src[k].dims[axis], FY_DTYPE_F16);
+                }
+        }
+        if (!accepted) fail_msg("no case of %s is accepted without elements", fy_op_get(op)->name);
+    }
 }
 
 /* ---- half dtypes ---- */
