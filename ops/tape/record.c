@@ -27,7 +27,10 @@ static inline fy_status_t check_unwritten(const fy__thread_t *thread, fy_tape_t 
 {
     fy__tape_slot_t *slot = fy__tape_slot(tape, value);
     const uint64_t version = fy__recording_version(thread, src->storage);
-    if (slot->version == FY__TAPE_UNUSED) slot->version = version;
+    if (slot->version == FY__TAPE_UNUSED) { /* the first use of a watched tensor */
+        FY_TRY(fy__tape_check_other(tape, what, src));
+        slot->version = version;
+    }
     return FY_LIKELY(slot->version == version) ? FY_STATUS_OK
                                                : refuse_stale(what, src, slot->version, version);
 }
@@ -267,5 +270,6 @@ fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__
 fy_status_t fy__tape_check_leaving_slow(const fy__thread_t *thread, const fy_tensor_t *src,
                                         const char *what)
 {
-    return fy__tape_find(thread->tape, src) ? refuse_without_rule(what, src, false) : FY_STATUS_OK;
+    return fy__tape_find(thread->tape, src) ? refuse_without_rule(what, src, false)
+                                            : fy__tape_check_other(thread->tape, what, src);
 }

@@ -285,6 +285,29 @@ TS_DEVICE_TEST(values_written_through_another_handle_are_refused)
     ts_expect_f32(ts_grad(tape, w), (float[]){ 2, 4, 0 }, 3);
 }
 
+/* The same for a watched tensor whose bytes are those of another one's results now, and for uploads,
+ * for which there is no rule. */
+TS_DEVICE_TEST(watched_and_uploaded_bytes_written_through_another_handle_are_refused)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 3, 4 }),
+                *other, *part, *y;
+    ts_ok(fy_reshape(w, FY_DIMS(2), &other));
+    fy_tape_t *tape = ts_record(w, x);
+    ts_ok(fy_copy(other, x));
+    ts_fails_with(fy_mul(w, w, &y), BUSY, "through another handle");
+    ts_fails(fy_slice(w, 0, 0, 1, &part), BUSY);
+    if (ctx->is_host) ts_fails(fy_tensor_upload(w, ctx->device, NULL, &y), UNSUPPORTED);
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &other));
+    ts_ok(fy_slice(other, 0, 0, 2, &part));
+    ts_ok(fy_copy(part, x));
+    if (ctx->is_host) ts_fails(fy_tensor_upload(other, ctx->device, NULL, &y), BUSY);
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_copy(part, x)); /* not of w */
+    ts_ok(fy_mul(w, w, &y));
+    ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 6, 8 }, 2);
+}
+
 /* Constants, although their bytes were written with a gradient before. */
 TS_DEVICE_TEST(bytes_that_are_constants_again_are_read)
 {
