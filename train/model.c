@@ -305,11 +305,9 @@ fy_status_t fy_model_watch(fy_model_t *model, fy_tape_t *tape)
  * backward would replace. */
 static fy_status_t clear_gaps(const fy_model_t *model)
 {
-    uint64_t version, elements = 0;
+    uint64_t elements = 0;
     for (size_t i = 0; i < model->nparams; i++) elements += model->params[i].nelem;
-    if (elements == model->room) return FY_STATUS_OK;
-    FY_TRY(version_of(model->grads, &version));
-    return version == model->grads_version ? FY_STATUS_OK : fy_fill(model->grads, 0);
+    return elements == model->room ? FY_STATUS_OK : fy_fill(model->grads, 0);
 }
 
 fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,
@@ -320,7 +318,10 @@ fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tenso
     fy_scope_t scope = fy_scope_begin("backward");
     /* Gradients that earlier backward passes accumulated stay where this one adds nothing. */
     const int keeps = options && options->accumulate && model->has_grads;
-    fy_status_t status = keeps ? FY_STATUS_OK : clear_gaps(model);
+    uint64_t version = 0;
+    fy_status_t status = version_of(model->grads, &version);
+    const int is_written = version != model->grads_version; /* by others, since the last backward */
+    if (status == FY_STATUS_OK && is_written && !keeps) status = clear_gaps(model);
     if (status == FY_STATUS_OK) status = fy_tape_backward(tape, loss, options);
     for (size_t i = 0; status == FY_STATUS_OK && !keeps && i < model->nparams; i++) {
         fy_tensor_t *grad = NULL;
@@ -328,7 +329,8 @@ fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tenso
         if (status == FY_STATUS_OK && !grad) status = fy_fill(model->grad[i], 0);
         fy_tensor_destroy(grad);
     }
-    if (status == FY_STATUS_OK) status = version_of(model->grads, &model->grads_version);
+    if (status == FY_STATUS_OK && !(is_written && keeps))
+        status = version_of(model->grads, &model->grads_version);
     if (status == FY_STATUS_OK) model->has_grads = 1;
     fy_scope_end(scope, 0, NULL);
     return status;
