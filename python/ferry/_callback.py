@@ -104,7 +104,7 @@ class Callback:
             _state.exception = error
             status = error.status if isinstance(error, Error) else Status.CANCELLED
             text = str(error) or type(error).__name__
-            _c.fy_error_set(int(status), b"python", 0, b"%s", ctypes.c_char_p(text.encode()))
+            _c.fy_error_set(int(status), b"python", 0, b"%s", ctypes.c_char_p(text.encode(errors="replace")))
             return int(status)
 
     def _run(self, *arguments: Any) -> None:

@@ -8,7 +8,7 @@ import weakref
 from typing import Any, Dict, Iterator, List, Union
 
 from ferry import _c
-from ferry._types import FOREVER, NAMES, Value, collecting, plain, query
+from ferry._types import FOREVER, NAMES, Value, collecting, plain, query, text
 
 _by_handle: "weakref.WeakValueDictionary[int, Device]" = weakref.WeakValueDictionary()
 
@@ -26,7 +26,7 @@ class Device(Value):
     _instead = "pickle its spec, and open ferry.Device(spec) in the other process"
 
     def __init__(self, spec: str = "auto") -> None:
-        handle = _c.out(_c.fy_device_open, str(spec).encode())
+        handle = _c.out(_c.fy_device_open, text(spec))
         self._as_parameter_ = handle
         self._close = weakref.finalize(self, _c.fy_device_close, handle)
         self.name: str = _c.fy_device_name(handle).decode()
@@ -67,7 +67,7 @@ class Device(Value):
 
     def memory(self, scope: Union[str, None] = None) -> Dict[str, Any]:
         """Memory figures of the device, or of the tensors that were made under a scope's path."""
-        path = scope.encode() if scope else None
+        path = text(scope or None)
         stats = _c.defaults(_c.fy_memory_stats_t)
         _c.fy_memory_query(self, path, ctypes.byref(stats))
         figures = plain(stats)
@@ -85,7 +85,7 @@ class Device(Value):
         from ferry._errors import Error
         from ferry._types import dtype_number
 
-        info = _c.fy_op_find(op.encode())
+        info = _c.fy_op_find(text(op))
         if not info:
             raise ValueError(f"there is no op {op!r}")
         numbers = (ctypes.c_int * max(len(dtypes), 1))(*(dtype_number(d) for d in dtypes))

@@ -5,31 +5,28 @@ from __future__ import annotations
 import ctypes
 import gzip
 import json
+import os
 from typing import Any, Dict, Iterator, Mapping, Optional, Union
 
 from ferry import _c, _core
 from ferry._device import Device, as_device
 from ferry._tensor import Tensor, wrap_out
-from ferry._types import enumerator
-
-
-def _path(path: Any) -> bytes:
-    return str(path).encode()
+from ferry._types import enumerator, path_bytes, text
 
 
 def read_npy(path: Any) -> Tensor:
     """The array of an .npy file as a host tensor. Fails: IOFailed, CorruptData, Unsupported."""
-    return wrap_out(_c.fy_npy_read, _path(path))
+    return wrap_out(_c.fy_npy_read, path_bytes(path))
 
 
 def write_npy(path: Any, tensor: Tensor) -> None:
     """Writes a host tensor as numpy.save does, byte for byte. A complete file or none."""
-    _c.fy_npy_write(_path(path), tensor)
+    _c.fy_npy_write(path_bytes(path), tensor)
 
 
 def read_npz(path: Any) -> Dict[str, Tensor]:
     """All arrays of an .npz archive by name, as host tensors. Fails: as read_npy."""
-    file = _c.out(_c.fy_npz_open, _path(path))
+    file = _c.out(_c.fy_npz_open, path_bytes(path))
     try:
         names = [_c.fy_npz_name(file, index).decode() for index in range(_c.fy_npz_count(file))]
         return {name: wrap_out(_c.fy_npz_read, file, index) for index, name in enumerate(names)}
@@ -41,21 +38,21 @@ def write_npz(path: Any, tensors: Mapping[str, Tensor]) -> None:
     """Writes host tensors by name as numpy.savez does, byte for byte. A complete file or none."""
     entries = (_c.fy_npz_entry_t * max(len(tensors), 1))()
     _fill(entries, tensors)
-    _c.fy_npz_write(_path(path), len(tensors), entries)
+    _c.fy_npz_write(path_bytes(path), len(tensors), entries)
 
 
 def _fill(entries: Any, tensors: Mapping[str, Tensor]) -> None:
     for entry, (name, tensor) in zip(entries, tensors.items(), strict=False):
         if not isinstance(tensor, _core.Tensor):
             raise TypeError(f"{name!r} is {type(tensor).__name__}, not a Tensor")
-        entry.name, entry.tensor = name.encode(), tensor._as_parameter_
+        entry.name, entry.tensor = text(name), tensor._as_parameter_
 
 
 def read_safetensors(path: Any, device: Union[Device, str, None] = None) -> Dict[str, Tensor]:
     """All tensors of a file by name: on the host, or uploaded to `device` in one call."""
     from ferry._tensor import upload_many
 
-    file = _c.out(_c.fy_safetensors_open, _path(path))
+    file = _c.out(_c.fy_safetensors_open, path_bytes(path))
     try:
         found: Dict[str, Tensor] = {}
         for index in range(_c.fy_safetensors_count(file)):
@@ -78,19 +75,20 @@ def write_safetensors(
     entries = (_c.fy_safetensors_entry_t * max(len(tensors), 1))()
     _fill(entries, tensors)
     texts = (_c.fy_safetensors_pair_t * max(len(pairs), 1))()
-    for text, (key, value) in zip(texts, pairs, strict=False):
-        text.key, text.value = key.encode(), value.encode()
-    _c.fy_safetensors_write(_path(path), len(tensors), entries, len(pairs), texts)
+    for pair, (key, value) in zip(texts, pairs, strict=False):
+        pair.key, pair.value = text(key), text(value)
+    _c.fy_safetensors_write(path_bytes(path), len(tensors), entries, len(pairs), texts)
 
 
 def snapshot(device: Union[Device, str], path: Any, format: str = "json") -> None:
     """Writes every block of the device's memory to a file: "json", "svg" or "text"."""
-    _c.fy_memory_snapshot(as_device(device), _path(path), enumerator("SNAPSHOT", format))
+    _c.fy_memory_snapshot(as_device(device), path_bytes(path), enumerator("SNAPSHOT", format))
 
 
 def read_events(path: Any) -> Iterator[Dict[str, Any]]:
     """The events of a file that ferry.record or $FERRY_RECORD wrote, one dict each."""
-    opened = gzip.open if str(path).endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+    name = os.fsdecode(path)
+    opened = gzip.open if name.endswith(".gz") else open
+    with opened(name, "rt", encoding="utf-8", errors="replace") as file:
         for line in file:
             yield json.loads(line)

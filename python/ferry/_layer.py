@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
 from ferry import _c
 from ferry._callback import Callback, hand_over, view_of, views
 from ferry._tensor import Tensor
-from ferry._types import Shape, integer, integers
+from ferry._types import Shape, integer, integers, text
 
 _kept: Dict[int, Tuple[Any, ...]] = {}  # what C calls, by the layer's number
 _numbers = itertools.count(1)
@@ -25,7 +25,7 @@ def _parameter(name: str, given: Any, make_init: Callable[[Any], Any]) -> Any:
     dims = integers(shape)
     if len(dims) > _c.FY_MAX_RANK:
         raise ValueError(f"the parameter {name!r} has {len(dims)} axes, more than {_c.FY_MAX_RANK}")
-    param = _c.fy_layer_param_t(name=name.encode(), rank=len(dims))
+    param = _c.fy_layer_param_t(name=text(name), rank=len(dims))
     param.dims[: len(dims)] = dims
     param.fan_in = dims[-1] if len(dims) > 1 else 1
     param.fan_out = dims[0] if dims else 1
@@ -64,7 +64,7 @@ def make_custom(
     callbacks = Callback(fields["forward"], compute, name), Callback(fields["shape"], derive)
     number = next(_numbers)
     definition = _c.defaults(
-        _c.fy_layer_def_t, type=name.encode(), nparams=len(params),
+        _c.fy_layer_def_t, type=text(name), nparams=len(params),
         forward=callbacks[0].pointer, shape=callbacks[1].pointer, destroy=_drop,
     )  # fmt: skip
     definition.params = ctypes.cast(listed, fields["params"])

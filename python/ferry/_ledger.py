@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import html
+import os
 from typing import Any, Dict, Iterator, List, Optional
 
 from ferry import _c
-from ferry._types import collecting, enumerator, plain
+from ferry._types import collecting, enumerator, path_bytes, plain, text
 
 _TRAFFIC = ("count", "nbytes", "wire_nbytes", "copies", "host_blocked_ns")
 
@@ -51,7 +52,7 @@ class Ledger:
     def totals(self, path: Optional[str] = None) -> Totals:
         """The totals of a scope path; None is the process. An unknown path gives zeros."""
         totals = _c.defaults(_c.fy_ledger_totals_t)
-        _c.fy_ledger_query(path.encode() if path else None, ctypes.byref(totals))
+        _c.fy_ledger_query(text(path or None), ctypes.byref(totals))
         return _totals(path or "", totals)
 
     __getitem__ = totals
@@ -71,9 +72,9 @@ class Ledger:
     def __iter__(self) -> Iterator[Totals]:
         return iter(self.rows())
 
-    def write(self, path: str, format: str = "json") -> None:
+    def write(self, path: Any, format: str = "json") -> None:
         """Writes the totals of every path to a file: "text", "json" or "csv"."""
-        _c.fy_ledger_write(str(path).encode(), enumerator("LEDGER", format))
+        _c.fy_ledger_write(path_bytes(path), enumerator("LEDGER", format))
 
     def __repr__(self) -> str:
         t = self.totals()
@@ -105,11 +106,11 @@ class record:
     running), IOFailed; at the end IOFailed if the file is incomplete.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = str(path)
+    def __init__(self, path: Any) -> None:
+        self.path = os.fsdecode(path)
 
     def __enter__(self) -> "record":
-        _c.fy_ledger_record(self.path.encode())
+        _c.fy_ledger_record(path_bytes(self.path))
         return self
 
     def __exit__(self, kind: Any, *exc: Any) -> None:

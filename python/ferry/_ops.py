@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ferry import _c, _core
 from ferry._tensor import Tensor
-from ferry._types import axes_arguments, double, dtype_number, handles, integer
+from ferry._types import axes_arguments, double, dtype_number, handles, integer, text
 
 _KNOWN: Dict[str, Any] = {}
 
@@ -15,7 +15,7 @@ _KNOWN: Dict[str, Any] = {}
 def _info(name: str) -> Any:
     """fy_op_info_t of an op by its name."""
     if name not in _KNOWN:
-        found = _c.fy_op_find(name.encode())
+        found = _c.fy_op_find(text(name))
         if not found:
             raise ValueError(f"there is no op {name!r}")
         _KNOWN[name] = found.contents

@@ -13,7 +13,7 @@ from ferry._errors import Error
 from ferry._scope import begin, scope
 from ferry._stream import Ticket
 from ferry._tensor import Tensor, wrap_out
-from ferry._types import Handle, collecting, handles, plain, query
+from ferry._types import Handle, collecting, handles, plain, query, text
 
 
 class Tape(Handle):
@@ -229,7 +229,7 @@ def plan(spec: str, step: Step, batch: int) -> Dict[str, Any]:
     """
     callback, result = _step_callback(step), _c.defaults(_c.fy_plan_t)
     calling(
-        _c.fy_plan_step, spec.encode(), callback.pointer, None, batch, None, ctypes.byref(result)
+        _c.fy_plan_step, text(spec), callback.pointer, None, batch, None, ctypes.byref(result)
     )
     return _plan(result)
 
@@ -239,7 +239,7 @@ def fit(spec: str, step: Step, max_batch: int) -> Tuple[int, Dict[str, Any]]:
     callback, result = _step_callback(step), _c.defaults(_c.fy_plan_t)
     batch = ctypes.c_int64()
     calling(
-        _c.fy_plan_fit, spec.encode(), callback.pointer, None, max_batch, ctypes.byref(batch),
+        _c.fy_plan_fit, text(spec), callback.pointer, None, max_batch, ctypes.byref(batch),
         ctypes.byref(result),
     )  # fmt: skip
     return batch.value, _plan(result)

@@ -7,7 +7,7 @@ import ctypes
 import threading
 from typing import Any, Optional
 
-from ferry import _c
+from ferry import _c, _types
 from ferry._types import Handle, dtype_number, enumerator, integer
 
 
@@ -36,7 +36,7 @@ class scope(Handle):
     def __enter__(self) -> "scope":
         if self._open:
             raise RuntimeError(f"the scope {self.name!r} is open already")
-        begun = _c.fy_scope_begin_unowned(self.name.encode())
+        begun = _c.fy_scope_begin_unowned(_types.text(self.name))
         self._open = (begun, threading.get_ident())
         try:
             if self._memory is not None:
@@ -114,7 +114,7 @@ class budget:
         self.text = text
 
     def __enter__(self) -> "budget":
-        _c.fy_budget_set(self.text.encode())
+        _c.fy_budget_set(_types.text(self.text))
         return self
 
     def __exit__(self, *exc: Any) -> None:
@@ -123,7 +123,7 @@ class budget:
 
 def set_budget(text: Optional[str]) -> None:
     """A budget for the whole process, as $FERRY_BUDGET; None removes it."""
-    _c.fy_budget_set(text.encode() if text else None)
+    _c.fy_budget_set(_types.text(text or None))
 
 
 _log: Any = None

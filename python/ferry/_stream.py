@@ -14,7 +14,7 @@ from ferry import _c, _core, _errors
 from ferry._device import Device, as_device
 from ferry._scope import begin, scope
 from ferry._tensor import Tensor, transfer_options
-from ferry._types import FOREVER, Handle, Value, handles
+from ferry._types import FOREVER, Handle, Value, handles, text
 
 EXIT_WAIT_S = 1.0
 _pending: Dict[int, Any] = {}
@@ -169,7 +169,7 @@ class Stream(Handle):
     ) -> None:  # fmt: skip
         options = _c.defaults(
             _c.fy_stream_options_t, priority=priority, native=native,
-            name=name.encode() if name else None,
+            name=text(name or None),
         )  # fmt: skip
         self.device = as_device(device)
         handle = _c.out(_c.fy_stream_create, self.device, ctypes.byref(options))

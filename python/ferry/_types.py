@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import numbers
 import operator
+import os
 import sys
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, Union
 
@@ -185,7 +186,21 @@ def query(function: Any, handle: Any, struct: Any) -> Any:
 
 
 def text(value: Optional[str]) -> Optional[bytes]:
-    return None if value is None else str(value).encode()
+    """A name or a spec for C, in UTF-8."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"a str is needed, not {type(value).__name__}")
+    return None if value is None else _whole(value, value.encode())
+
+
+def path_bytes(path: Any) -> bytes:
+    """A path for C, as open() takes it: str, bytes or an object with __fspath__."""
+    return _whole(path, os.fsencode(path))
+
+
+def _whole(given: Any, encoded: bytes) -> bytes:
+    if b"\0" in encoded:
+        raise ValueError(f"{given!r} has a NUL character, at which a text of C ends")
+    return encoded
 
 
 def collecting(kind: Any, function: Callable[..., None]) -> Tuple[Any, Callable[[], None]]:

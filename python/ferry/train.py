@@ -35,10 +35,12 @@ from ferry._types import (
     dtype_number,
     enumerator,
     handles,
+    path_bytes,
     plain,
     query,
     scalar,
     shape_arguments,
+    text,
 )
 
 _ENUMS = {"activation": "ACTIVATION", "kind": None, "loss": "LOSS"}
@@ -64,8 +66,10 @@ def _options(struct: Any, given: Mapping[str, Any], strings: Optional[list] = No
             value = dtype_number(value)
         elif name in ("weight", "bias", "proj_weight"):
             value = init(*value) if isinstance(value, tuple) else init(value)
-        elif isinstance(value, str):
-            value = value.encode()
+        elif name == "checkpoint" and value is not None:
+            value = path_bytes(value)
+        elif name in ("name", "note") or isinstance(value, str):
+            value = text(value)
         elif isinstance(value, (list, tuple)):
             kind = dict(struct._fields_)[name]
             value = kind(*value)
@@ -123,7 +127,7 @@ def _maker(name: str, parameters: Sequence[str], struct: Optional[str] = None) -
             values.append(options.pop(parameter))
         if len(values) > len(parameters):
             raise TypeError(f"{name} takes {', '.join(parameters)}; options are keywords")
-        values = [v.encode() if isinstance(v, str) else v for v in values]
+        values = [text(v) if isinstance(v, str) else v for v in values]
         values = [v if scalar(v) is None else scalar(v) for v in values]
         if struct is not None:
             chosen = _options(getattr(_c, struct), options)
@@ -217,7 +221,7 @@ def _children(layers: Union[Sequence[Layer], Mapping[str, Layer]]) -> Tuple[int,
     _check_free([layer for _, layer in pairs])
     children = (_c.fy_layer_child_t * max(len(pairs), 1))()
     for child, (name, layer) in zip(children, pairs, strict=False):
-        child.name, child.layer = name.encode(), layer._give()
+        child.name, child.layer = text(name), layer._give()
     return len(pairs), children
 
 
@@ -276,7 +280,7 @@ class Model(_Owner):
         model = cls.__new__(cls)
         chosen = ctypes.byref(_options(_c.fy_model_options_t, options))
         model._own(
-            _c.out(_c.fy_model_open, as_device(device), name.encode(), chosen),
+            _c.out(_c.fy_model_open, as_device(device), text(name), chosen),
             _c.fy_model_destroy,
         )
         return model
@@ -340,11 +344,11 @@ class Model(_Owner):
 
     def save(self, path: Any) -> None:
         """Parameters and buffers as a safetensors file: one download of all."""
-        _c.fy_model_save(self, str(path).encode())
+        _c.fy_model_save(self, path_bytes(path))
 
     def load(self, path: Any) -> None:
         """Everything is checked before the first byte changes."""
-        _c.fy_model_load(self, str(path).encode())
+        _c.fy_model_load(self, path_bytes(path))
 
     def __repr__(self) -> str:
         """A table, one line a layer."""
@@ -408,8 +412,8 @@ class Dataset(_Owner):
     @classmethod
     def open(cls, name: str, directory: Any = None, test: bool = False) -> "Dataset":
         """A known set, "mnist", "cifar10" or "airfoil"; without a directory a generated one."""
-        folder = str(directory).encode() if directory is not None else None
-        return cls._of(_c.out(_c.fy_dataset_open, name.encode(), folder, int(test)))
+        folder = path_bytes(directory) if directory is not None else None
+        return cls._of(_c.out(_c.fy_dataset_open, text(name), folder, int(test)))
 
     @classmethod
     def synthetic_digits(cls, samples: int, seed: int = 1) -> "Dataset":
@@ -419,7 +423,7 @@ class Dataset(_Owner):
     @classmethod
     def read_text(cls, path: Any, context: int) -> "Dataset":
         """Text as bytes: samples of `context` tokens, and as labels the byte after each."""
-        return cls._of(_c.out(_c.fy_dataset_read_text, str(path).encode(), context, None))
+        return cls._of(_c.out(_c.fy_dataset_read_text, path_bytes(path), context, None))
 
     def split(self, first: int, seed: int = 1) -> Tuple["Dataset", "Dataset"]:
         """`first` random samples (seed below 0: the first ones), and the others."""
@@ -523,7 +527,7 @@ class Optimizer(_Owner):
             setattr(chosen, name, value)
         listed = (_c.fy_optimizer_group_t * max(len(groups), 1))()
         for group, (prefix, lr_scale, weight_decay_scale) in zip(listed, groups, strict=False):
-            group.prefix, group.lr_scale = prefix.encode(), lr_scale
+            group.prefix, group.lr_scale = text(prefix), lr_scale
             group.weight_decay_scale = weight_decay_scale
         chosen.ngroups, chosen.groups = len(groups), listed
         if loss_scaling:
@@ -717,7 +721,7 @@ def save_checkpoint(
     progress: step, epoch, epoch_step, seed, note (a text).
     """
     value = _options(_c.fy_progress_t, progress)
-    _c.fy_checkpoint_save(str(directory).encode(), model, optimizer, ctypes.byref(value), keep)
+    _c.fy_checkpoint_save(path_bytes(directory), model, optimizer, ctypes.byref(value), keep)
 
 
 def load_checkpoint(
@@ -725,7 +729,7 @@ def load_checkpoint(
 ) -> Dict[str, Any]:
     """Loads a file, or the newest of a folder; returns the progress. All is checked first."""
     value = _c.defaults(_c.fy_progress_t)
-    _c.fy_checkpoint_load(str(path).encode(), model, optimizer, ctypes.byref(value))
+    _c.fy_checkpoint_load(path_bytes(path), model, optimizer, ctypes.byref(value))
     return plain(value)
 
 

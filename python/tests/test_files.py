@@ -1,13 +1,16 @@
 """Files: npy, safetensors, snapshots, events; streams, tickets, downloads, await."""
 
 import asyncio
+import io
 import json
+import os
 import tempfile
 import threading
 import unittest
 from pathlib import Path
 
 import ferry
+from ferry import train
 
 try:
     import numpy
@@ -114,6 +117,118 @@ class Files(unittest.TestCase):
         json.loads((self.folder / "memory.json").read_text())
         with self.assertRaises(ferry.IOFailed):
             ferry.record(self.folder / "none" / "x").__enter__()
+
+
+class PathLike:
+    def __init__(self, path):
+        self.path = path
+
+    def __fspath__(self):
+        return self.path
+
+
+class Paths(unittest.TestCase):
+    """Every call with a path takes what open() takes, and nothing else."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.model = train.Model("host", train.linear(2, 1), (2,))
+        tensor = ferry.tensor([1.0, 2.0])
+        self.writers = {
+            "npy": lambda p: ferry.write_npy(p, tensor),
+            "npz": lambda p: ferry.write_npz(p, {"x": tensor}),
+            "safetensors": lambda p: ferry.write_safetensors(p, {"x": tensor}),
+            "model": self.model.save,
+            "checkpoints": lambda p: train.save_checkpoint(p, self.model),
+            "snapshot": lambda p: ferry.snapshot("sim:0", p),
+            "ledger": ferry.ledger.write,
+            "record": lambda p: ferry.record(p).__enter__().__exit__(None),
+        }
+        self.readers = {
+            "npy": ferry.read_npy,
+            "npz": ferry.read_npz,
+            "safetensors": ferry.read_safetensors,
+            "model": self.model.load,
+            "checkpoints": lambda p: train.load_checkpoint(p, self.model),
+            "record": lambda p: list(ferry.read_events(p)),
+        }
+
+    def test_kinds_of_paths(self):
+        for name, write in self.writers.items():
+            for file in ("plain", "café", os.fsdecode(b"caf\xe9")):
+                path = os.path.join(self.folder, f"{name}-{file}")
+                for given in (path, os.fsencode(path), Path(path), PathLike(path),
+                              PathLike(os.fsencode(path))):  # fmt: skip
+                    with self.subTest(call=name, path=given):
+                        write(given)
+                        self.assertTrue(os.path.exists(path))
+                        if name in self.readers:
+                            self.readers[name](given)
+                with os.scandir(self.folder) as entries:
+                    for entry in entries:
+                        if entry.path == path and name in self.readers:
+                            self.readers[name](entry)
+        count = len(self.writers) * 3
+        self.assertEqual(len(os.listdir(self.folder)), count)
+
+    def calls(self):
+        yield from self.writers.items()
+        yield from self.readers.items()
+        yield "read_text", lambda p: train.Dataset.read_text(p, 4)
+        yield "open", lambda p: train.Dataset.open("mnist", p)
+        yield "record", ferry.record
+        data = train.Dataset([[1.0, 2.0]] * 2, [[1.0]] * 2)
+        loader = train.Loader("host", data, batch=2)
+        optimizer = train.Optimizer(self.model)
+        yield "fit", lambda p: train.fit(self.model, optimizer, loader, loss="mse", checkpoint=p)
+
+    def test_what_is_no_path(self):
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, "/")
+        for name, call in self.calls():
+            for wrong in (None, 5, 1.5, io.BytesIO(), ["a"], PathLike(5)):
+                if wrong is None and name in ("open", "fit"):
+                    continue  # no folder
+                with self.subTest(call=name, path=wrong), self.assertRaises(TypeError):
+                    call(wrong)
+            for wrong in ("cut\0here", b"cut\0here", Path("cut\0here")):
+                if name == "record" and call is ferry.record:
+                    continue  # when it begins
+                with self.subTest(call=name, path=wrong):
+                    with self.assertRaisesRegex(ValueError, "NUL|null"):
+                        call(wrong)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_names(self):
+        t, path = ferry.tensor([1.0]), os.path.join(self.folder, "a")
+        calls = {
+            "npz": lambda s: ferry.write_npz(path, {s: t}),
+            "safetensors": lambda s: ferry.write_safetensors(path, {s: t}),
+            "key": lambda s: ferry.write_safetensors(path, {"x": t}, {s: "v"}),
+            "value": lambda s: ferry.write_safetensors(path, {"x": t}, {"k": s}),
+            "tensor": lambda s: setattr(t, "name", s),
+            "device": ferry.Device,
+            "scope": lambda s: ferry.scope(s).__enter__(),
+            "guard": lambda s: ferry.guard(s).__enter__(),
+            "budget": lambda s: ferry.set_budget(s),
+            "stream": lambda s: ferry.Stream("sim:0", s),
+            "totals": ferry.ledger.totals,
+            "memory": ferry.host.memory,
+            "call": lambda s: ferry.call(s, t),
+            "model": lambda s: train.Model("host", train.linear(2, 1), (2,), name=s),
+            "open": lambda s: train.Model.open("host", s),
+            "layer": lambda s: train.sequential({s: train.linear(2, 1)}),
+            "custom": lambda s: train.custom(lambda x: x, name=s),
+            "plan": lambda s: ferry.plan(s, lambda device, batch: None, 1),
+            "note": lambda s: train.save_checkpoint(self.folder, self.model, note=s),
+        }
+        for name, call in calls.items():
+            for wrong, kind in (("a\0b", ValueError), (5, TypeError)):
+                with self.subTest(call=name, text=wrong), self.assertRaises(kind):
+                    call(wrong)
+        self.assertEqual(os.listdir(self.folder), [])
 
 
 class Order(unittest.TestCase):
