@@ -123,6 +123,17 @@ fy_status_t fyd_beat(fy_group_t *group, int waits_for)
     return silent < 0 ? FY_STATUS_OK : fail_silent(group, silent, -1);
 }
 
+bool fyd_is_lost(fy_group_t *group, int rank)
+{
+    const bool is_broken = atomic_load(&group->broken) != FY_STATUS_OK;
+    pthread_mutex_lock(&group->engine);
+    const bool is_silent = has_left(group, rank) ||
+                           (group->peers[rank].beats &&
+                            group->watches[rank].silent_ns > 2 * period_of(group));
+    pthread_mutex_unlock(&group->engine);
+    return is_broken && is_silent;
+}
+
 int fyd_blame(const fy_group_t *group, int rank)
 {
     for (int hop = 0; hop < group->transport.size; hop++) {

@@ -192,6 +192,12 @@ static fy_status_t on_collect(void *user, fy_tensor_t *part, fy_tensor_t *whole)
     return fyd_shard_collect(user, part, whole);
 }
 
+static int is_lost(void *user, int rank)
+{
+    const fy_ddp_t *ddp = user;
+    return fyd_is_lost(ddp->group, rank);
+}
+
 fy_status_t fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas)
 {
     if (!ddp || !out_replicas)
@@ -209,7 +215,8 @@ fy_status_t fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas)
                                            .syncs_norms = syncs_norms(ddp),
                                            .clip_norm = on_clip_norm,
                                            .share_values = on_share_values,
-                                           .collect = on_collect };
+                                           .collect = on_collect,
+                                           .is_lost = is_lost };
     return FY_STATUS_OK;
 }
 

@@ -138,6 +138,8 @@ fy_status_t fyd_check_process(const fy_group_t *group, const char *call);
 /* Receives beats and, once a period (a second), sends them. Breaks the group if a rank is silent
  * for too long, or another rank has lost one. `waits_for`: as in a beat. */
 fy_status_t fyd_beat(fy_group_t *group, int waits_for);
+/* Whether the group is broken, and this rank got no beat of `rank` in the last two periods. */
+bool fyd_is_lost(fy_group_t *group, int rank);
 /* The rank to blame for a missing message of `rank`: it may itself wait for another one. */
 int fyd_blame(const fy_group_t *group, int rank);
 /* The group broke because `rank` is lost: reports it to the others. This thread's error stays. */

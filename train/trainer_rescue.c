@@ -80,9 +80,15 @@ static presence_t look_for_file(const char *path)
     return errno == ENOENT ? IS_MISSING : IS_UNKNOWN;
 }
 
-/* mpirun ends all ranks when the first one leaves, so no rank leaves before the file is there.
- * *out_waited: the file was not there at first. *out_error: why this rank could not look; 0: it had
- * no memory. */
+static int is_rank_0_lost(const fyt_trainer_t *trainer)
+{
+    const fy_train_replicas_t *replicas = trainer->options->replicas;
+    return replicas->is_lost && replicas->is_lost(replicas->user, 0);
+}
+
+/* mpirun ends all ranks when the first one leaves, so no rank leaves before the file is there. A
+ * lost rank 0 writes none. *out_waited: the file was not there at first. *out_error: why this rank
+ * could not look; 0: it had no memory. */
 static presence_t wait_for_file(const fyt_trainer_t *trainer, int *out_waited, int *out_error)
 {
     const struct timespec pause = { .tv_nsec = POLL_MS * 1000000 };
@@ -91,7 +97,8 @@ static presence_t wait_for_file(const fyt_trainer_t *trainer, int *out_waited, i
     if (fyt_folder_path(trainer->options->checkpoint, trainer->step, &path) != FY_STATUS_OK)
         return IS_UNKNOWN;
     presence_t presence = look_for_file(path);
-    for (int ms = 0; presence == IS_MISSING && ms < WAIT_MS; ms += POLL_MS) {
+    const int most_ms = is_rank_0_lost(trainer) ? 0 : WAIT_MS;
+    for (int ms = 0; presence == IS_MISSING && ms < most_ms; ms += POLL_MS) {
         *out_waited = 1;
         nanosleep(&pause, NULL);
         presence = look_for_file(path);
@@ -116,6 +123,11 @@ static fy_status_t report_file(const fyt_trainer_t *trainer, fy_status_t status,
         return fy_error_set(status, first->file, first->line,
                             "%s\n  Rank 0 wrote a checkpoint of update %lld to %s", first->text,
                             step, folder);
+    if (presence == IS_MISSING && is_rank_0_lost(trainer))
+        return fy_error_set(status, first->file, first->line,
+                            "%s\n  Rank 0 is lost, and wrote no checkpoint of update %lld to %s; "
+                            "resume from the last one there",
+                            first->text, step, folder);
     if (presence == IS_MISSING)
         return fy_error_set(status, first->file, first->line,
                             "%s\n  Rank 0 wrote no checkpoint of update %lld to %s within %d s; "

@@ -58,6 +58,8 @@ typedef struct fy_train_replicas {
                             const fy_backward_options_t *options);
     /* 1: fy_model_sync_norms was called. Each batch must have a sample for each rank */
     int64_t syncs_norms;
+    /* 1: the rank is known to be lost, so no rank waits for its checkpoint; NULL: never known */
+    int (*is_lost)(void *user, int rank);
 } fy_train_replicas_t;
 #define FY_TRAIN_REPLICAS_INIT FY_ZEROED_(train_replicas)
 

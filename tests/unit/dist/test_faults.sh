@@ -17,7 +17,7 @@ for mpi in $(mpis); do
     tested=$((tested + 1))
     kinds='kill'
     if [ $tested = 1 ] || [ -n "${FERRY_MOMENTS:-}" ]; then kinds="kill stop differ"; fi
-    first=3 # so that the first one is rank 0, which writes checkpoints
+    first=11 # so that the first one is rank 0, which writes checkpoints, behind an update without
     for kind in $kinds; do
         first=$((first + 1))
         for seed in $(seq "$first" "$((first + ${FERRY_MOMENTS:-1} - 1))"); do

@@ -32,6 +32,7 @@ typedef struct rank {
     int number, lost_at, calls; /* sum_grads fails at this call, from 1; 0: at none */
     int arms_at, left;          /* after update arms_at, allocation `left` fails: host_memory.h */
     void (*at_loss)(void);      /* just before sum_grads fails; NULL: nothing */
+    int lost;                   /* 1: rank 0 is known to be lost */
     int64_t step;               /* of the last event */
     parts_t parts;
     char text[1024];
@@ -64,6 +65,13 @@ static fy_status_t on_share_buffers(void *user)
 {
     (void)user;
     return FY_STATUS_OK;
+}
+
+static int is_lost(void *user, int rank)
+{
+    const rank_t *self = user;
+    assert_int_equal(rank, 0);
+    return self->lost;
 }
 
 static fy_status_t on_event(void *user, const fy_train_event_t *event)
@@ -99,7 +107,8 @@ static fy_status_t train(rank_t *rank, fy_device_t *device, bool *out_failed)
                                            .begin = on_begin,
                                            .sum_grads = on_sum_grads,
                                            .sum = on_sum,
-                                           .share_buffers = on_share_buffers };
+                                           .share_buffers = on_share_buffers,
+                                           .is_lost = is_lost };
     make(rank, device);
     options.epochs = 10;
     options.max_steps = 5;
@@ -228,6 +237,23 @@ TS_TEST(a_rank_waits_for_an_ordinary_checkpoint)
         fy_scope_end(scope, 0, NULL);
         remove_files();
     }
+    fy_device_close(device);
+}
+
+/* Its text names no time. */
+TS_TEST(a_rank_does_not_wait_for_a_lost_rank_0)
+{
+    fy_device_t *device;
+    rank_t rank = { .number = 1, .lost_at = EVERY + 1, .left = -1, .lost = 1 };
+    bool failed;
+    ts_ok(fy_device_open("sim:3", &device));
+    const fy_scope_t scope = fy_scope_begin("rank");
+    assert_int_equal(train(&rank, device, &failed), FY_STATUS_RANK_LOST);
+    if (!has(&rank, "Rank 0 is lost, and wrote no checkpoint of update 2 to ") ||
+        has(&rank, "within"))
+        fail_msg("%s", rank.text);
+    drop_parts(&rank.parts);
+    fy_scope_end(scope, 0, NULL);
     fy_device_close(device);
 }
 
