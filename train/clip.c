@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "train/fail.h"
+#include "train/optimizer.h"
 
 static fy_status_t check_list(const char *call, size_t count, fy_tensor_t *const *grads)
 {
@@ -71,6 +72,7 @@ fy_status_t fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double m
     if (!(max_norm > 0))
         return FYT_FAIL(INVALID_ARGUMENT, "grads_clip_norm: max_norm is %g; it must be above 0",
                         max_norm);
+    FY_TRY(fyt_optimizer_check_overlap("grads_clip_norm", count, NULL, grads));
     fy_tensor_t **handles = calloc(2 * count, sizeof *handles), *norm = NULL;
     if (!handles)
         return FYT_FAIL(OUT_OF_MEMORY, "grads_clip_norm: no host memory for %zu handles", count);

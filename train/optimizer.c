@@ -199,6 +199,11 @@ static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_t
                         "optimizer: pair %zu is %s (value) and %s (gradient); both must have one "
                         "dtype, f32, f64, f16 or bf16",
                         index, fy_dtype_name(v.dtype), fy_dtype_name(g.dtype));
+    if (!v.is_contiguous || !g.is_contiguous)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "optimizer: %s[%zu] is not dense: give the whole tensor, not a view with "
+                        "other strides",
+                        v.is_contiguous ? "grads" : "values", index);
     bool same = v.rank == g.rank;
     for (int i = 0; same && i < v.rank; i++) same = v.dims[i] == g.dims[i];
     if (same) return FY_STATUS_OK;
@@ -296,6 +301,7 @@ fy_status_t fyt_optimizer_create(const fy_optimizer_options_t *options, size_t c
     fy_tensor_info_t first = { .struct_size = sizeof first };
     FY_TRY(fy_tensor_query(values[0], &first));
     for (size_t i = 0; i < count; i++) FY_TRY(check_pair(i, values[i], grads[i], first.device));
+    FY_TRY(fyt_optimizer_check_overlap("optimizer", count, values, grads));
     fy_optimizer_t *optimizer = count > (SIZE_MAX - sizeof *optimizer) / sizeof(pair_t)
                                     ? NULL
                                     : calloc(1, sizeof *optimizer + count * sizeof(pair_t));

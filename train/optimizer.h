@@ -17,6 +17,9 @@ typedef struct fyt_ranges {
 fy_status_t fyt_optimizer_create(const fy_optimizer_options_t *options, size_t count,
                                  fy_tensor_t *const *values, fy_tensor_t *const *grads,
                                  const fy_model_t *model, fy_optimizer_t **out_optimizer);
+/* Dense tensors; values may be NULL. Fails: INVALID_ARGUMENT (names two that share bytes). */
+fy_status_t fyt_optimizer_check_overlap(const char *what, size_t count, fy_tensor_t *const *values,
+                                        fy_tensor_t *const *grads);
 fyt_ranges_t *fyt_optimizer_ranges(fy_optimizer_t *optimizer);
 /* Of what fy_optimizer_get leaves out: names and factors of groups, options of loss scaling. */
 uint64_t fyt_optimizer_checksum(const fy_optimizer_t *optimizer);

@@ -351,6 +351,8 @@ class Training(unittest.TestCase):
     def test_optimizer_of_tensors(self):
         w, g = ferry.ones(3), ferry.ones(3)
         optimizer = train.Optimizer([(w, g)], "sgd", lr=0.5)
+        with self.assertRaisesRegex(ValueError, r"values\[0\] and values\[1\] share"):
+            train.Optimizer([(w, g), (w, ferry.ones(3))], "sgd")
         optimizer.step()
         self.assertEqual(w.tolist(), [0.5] * 3)
         self.assertEqual(train.clip_norm([g], 1.0).item(), ferry.norm(ferry.ones(3)).item())

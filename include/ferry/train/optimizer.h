@@ -86,13 +86,13 @@ FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options
                                   size_t nbytes);
 
 /* For `count` parameters and their gradients: pairs of one shape, dtype (f32, f64, f16, bf16; the
- * state of halves is f32) and device, dense. A step is one request for each pair. A model's blocks
- * (fy_model_info_t values, grads) are one pair, in which no parameter is known: call
- * fy_optimizer_create_model for a rank, groups, LARS and LAMB. The name of a pair is that of its
- * value's tensor.
- * Allocates zeroed state on the device; keeps the bytes alive, not your handles.
- * Fails: INVALID_ARGUMENT (names the field), SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH,
- * OUT_OF_MEMORY. */
+ * state of halves is f32) and device, dense; no two tensors share bytes. A step is one request for
+ * each pair. A model's blocks (fy_model_info_t values, grads) are one pair, in which no parameter
+ * is known: call fy_optimizer_create_model for a rank, groups, LARS and LAMB. The name of a pair is
+ * that of its value's tensor. Allocates zeroed state on the device; keeps the bytes alive, not your
+ * handles.
+ * Fails: INVALID_ARGUMENT (names the field or the tensors), SHAPE_MISMATCH, DTYPE_MISMATCH,
+ * DEVICE_MISMATCH, OUT_OF_MEMORY. */
 FY_API_STATUS fy_optimizer_create(const fy_optimizer_options_t *options, size_t count,
                                   fy_tensor_t *const *values, fy_tensor_t *const *grads,
                                   fy_optimizer_t **out_optimizer);
@@ -153,7 +153,7 @@ FY_API void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, co
  * download. Computes in f32, or in f64 if a gradient is f64, on copies of gradients of other
  * dtypes.
  * *out_norm (may be NULL) is the norm before, in that dtype, rank 0, on the device. Fails:
- * INVALID_ARGUMENT (max_norm not above 0). */
+ * INVALID_ARGUMENT (max_norm not above 0; two of them share bytes). */
 FY_API_STATUS fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double max_norm,
                                  fy_tensor_t **out_norm);
 /* Clamps each element to [-max, max]. */

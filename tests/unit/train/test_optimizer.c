@@ -299,6 +299,42 @@ TS_DEVICE_TEST(state_has_names)
     }
 }
 
+/* One tensor twice, or overlapping views, would be updated or clipped twice. Neighbours and empty
+ * tensors are not refused. */
+TS_DEVICE_TEST(shared_bytes_are_refused)
+{
+    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
+                *grad = ts_f32(ctx->device, FY_DIMS(N), k_start), *v[3], *g[3];
+    for (int i = 0; i < 3; i++) { /* [0, 2), [2, 4), none */
+        ts_ok(fy_slice(value, 0, 2 * i, i == 2 ? 4 : 2 * i + 2, &v[i]));
+        ts_ok(fy_slice(grad, 0, 2 * i, i == 2 ? 4 : 2 * i + 2, &g[i]));
+    }
+    fy_optimizer_options_t o = FY_OPTIMIZER_OPTIONS_INIT;
+    fy_optimizer_t *optimizer;
+    ts_ok(fy_optimizer_create(&o, 3, v, g, &optimizer));
+    ts_ok(fy_grads_clip_norm(3, g, 1, NULL));
+    fy_optimizer_destroy(optimizer);
+    fy_tensor_t *across_v, *across_g, *wide,
+        *column, *const three[] = { g[0], g[1], ts_f32(ctx->device, FY_DIMS(2), k_start) };
+    ts_ok(fy_slice(value, 0, 3, N, &across_v));
+    ts_ok(fy_slice(grad, 0, 3, N, &across_g));
+    fy_tensor_t *const twice[] = { v[0], v[1], v[0] }, *const across[] = { v[0], across_v, v[1] },
+                       *const apart[] = { g[0], g[1], across_g }, *const same[] = { g[0], g[0] };
+#define REFUSES(count, values, grads, text) \
+    ts_fails_with(fy_optimizer_create(&o, count, values, grads, &optimizer), INVALID_ARGUMENT, text)
+    REFUSES(3, twice, three, "values[0] and values[2] share 8 bytes");
+    REFUSES(3, across, three, "values[2] and values[1] share 4 bytes");
+    REFUSES(2, v, same, "grads[0] and grads[1] share 8 bytes");
+    REFUSES(2, v, v, "values[0] and grads[0]");
+#undef REFUSES
+    ts_fails_with(fy_grads_clip_norm(2, same, 1, NULL), INVALID_ARGUMENT, "grads[0] and grads[1]");
+    ts_fails_with(fy_grads_clip_norm(3, apart, 1, NULL), INVALID_ARGUMENT, "grads[1] and grads[2]");
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 2), &wide));
+    ts_ok(fy_slice(wide, 1, 0, 1, &column));
+    ts_fails_with(fy_optimizer_create(&o, 1, &column, &column, &optimizer), INVALID_ARGUMENT,
+                  "values[0] is not dense");
+}
+
 TS_DEVICE_TEST(invalid_arguments_are_refused)
 {
     fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
