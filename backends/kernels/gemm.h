@@ -12,6 +12,9 @@ typedef struct fy__matrix {
     int32_t dtype;
 } fy__matrix_t;
 
+/* An f32 product adds at most so many terms one after the other (docs/ops.md). */
+enum { FY__GEMM_TERMS = 4096 };
+
 /* C[m x n] = A * B + beta * C, row-major with leading dimensions; transpose_a 'N' or 'T'. m, n, k >
  * 0. */
 fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char transpose_b, int64_t m,

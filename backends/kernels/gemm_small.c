@@ -11,7 +11,8 @@ int fy__gemm_small_f32(char transpose_a, char transpose_b, int64_t m, int64_t n,
                        float *c, int64_t ldc)
 {
     const int ta = transpose_a == 'T', tb = transpose_b == 'T';
-    if (m > MOST_WORK || n > MOST_WORK / m || k > MOST_WORK / (m * n) || (ta && tb && k > 1))
+    if (k > FY__GEMM_TERMS || m > MOST_WORK || n > MOST_WORK / m || k > MOST_WORK / (m * n) ||
+        (ta && tb && k > 1))
         return 0;
     if (tb ? m > FEW_ROWS && m * n * k > MOST_WORK_OF_ROWS : n > MOST_COLUMNS) return 0;
     const fy__small_gemm_t g = {

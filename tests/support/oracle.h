@@ -28,6 +28,13 @@ static inline fy_dtype_t ts_operand_dtype(fy_op_t op, fy_dtype_t own, bool is_ma
     return is_half && !is_main && ts_ndst(op) < fy_op_get(op)->ndst ? FY_DTYPE_F32 : own;
 }
 
+/* The number of roundings that the error of a product of n terms counts (docs/ops.md). */
+static inline double ts_product_steps(fy_dtype_t dtype, int64_t n)
+{
+    const double most = 4096 + (double)n / 1024;
+    return dtype == FY_DTYPE_F64 || (double)n + 1 < most ? (double)n + 1 : most;
+}
+
 typedef struct ts_expected {
     ts_array_t value;
     double *scale; /* one for each element of `value`; 0: exact except for the final rounding */

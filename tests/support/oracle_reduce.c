@@ -186,7 +186,7 @@ static void matmul(const ts_array_t *a, const ts_array_t *b, const void *attrs, 
             magnitude += fabs(x * y);
         }
         out->value.f[k] = (double)sum;
-        out->scale[k] = (double)magnitude * ((double)depth + 1);
+        out->scale[k] = (double)magnitude * ts_product_steps(a->dtype, depth);
     }
 }
 

@@ -38,7 +38,8 @@ static void linear(size_t nsrc, const ts_array_t *src, const void *attrs, ts_exp
             magnitude += fabsl(product);
         }
         out->value.f[k] = activated(activation, (double)sum);
-        out->scale[k] = 1.2 * (double)magnitude * ((double)inner + 2) + 8 * fabs(out->value.f[k]);
+        out->scale[k] = 1.2 * (double)magnitude * (ts_product_steps(x->dtype, (int64_t)inner) + 1) +
+                        8 * fabs(out->value.f[k]);
     }
 }
 
@@ -57,7 +58,8 @@ static void linear_backward_params(const ts_array_t *src, ts_expected_t *out)
             out[1].scale[o] += fabs(g) * ((double)n + 1);
             for (uint64_t c = 0; c < columns; c++) {
                 out[0].value.f[o * columns + c] += g * x->f[i * columns + c];
-                out[0].scale[o * columns + c] += fabs(g * x->f[i * columns + c]) * ((double)n + 1);
+                out[0].scale[o * columns + c] += fabs(g * x->f[i * columns + c]) *
+                                                 ts_product_steps(x->dtype, (int64_t)n);
             }
         }
     }
