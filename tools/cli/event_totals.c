@@ -1,5 +1,4 @@
-/* Sums of events. Scopes and sites are found by hash, because a recording may have 100,000 of them;
- * pools by a search of a short list. */
+/* Sums of events. Scopes, sites and pools are found by hash: a file may have 100,000 of them. */
 #include "tools/cli/event_totals.h"
 
 #include <stdio.h>
@@ -108,8 +107,10 @@ static event_site_t *site_of(event_totals_t *totals, const char *site, const cha
 
 static event_pool_t *pool_of(event_totals_t *totals, const char *name)
 {
-    for (size_t i = totals->npools; i-- > 0;)
-        if (strcmp(totals->pools[i].name, name) == 0) return &totals->pools[i];
+    bool is_new;
+    size_t *at = text_index_at(&totals->pool_index, name, &is_new);
+    if (!is_new) return &totals->pools[*at];
+    *at = totals->npools;
     totals->pools = tool_grow(totals->pools, totals->npools, sizeof *totals->pools);
     event_pool_t *pool = &totals->pools[totals->npools++];
     pool->name = copy(name);
@@ -404,6 +405,7 @@ void event_totals_free(event_totals_t *totals)
     }
     text_index_free(&totals->scope_index);
     text_index_free(&totals->site_index);
+    text_index_free(&totals->pool_index);
     text_index_free(&totals->sum_index);
     free(totals->sums);
     free(totals->scopes);

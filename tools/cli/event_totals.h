@@ -30,7 +30,7 @@ typedef struct event_totals {
     event_site_t *sites;
     event_pool_t *pools;
     size_t nscopes, nsites, npools;
-    text_index_t scope_index, site_index, sum_index;
+    text_index_t scope_index, site_index, pool_index, sum_index;
     fy_ledger_totals_t *sums; /* by path, from the first event_totals_of on */
     size_t nsums;
     uint64_t refusals, faults, waits, launches; /* launches: of graphs */

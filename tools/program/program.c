@@ -7,7 +7,7 @@
 #include "tools/cli/tool.h"
 #include "tools/cli/number_table.h"
 
-enum { THREADS_MOST = 1 << 20, STREAMS_MOST = 1 << 16, OPERANDS_MOST = 1024 };
+enum { OPERANDS_MOST = 1024, DEVICES_MOST = 4096 };
 
 typedef struct thread {
     uint32_t scope; /* the innermost; 0: outside of any */
@@ -25,15 +25,24 @@ typedef struct early_launch {
     uint32_t previous; /* of the same op; NUMBER_TABLE_NONE: it is the first */
 } early_launch_t;
 
+/* An `operands` line has sources from `first` on, then destinations. */
+typedef struct more_operands {
+    uint32_t op;
+    size_t first, nsrc, ndst;
+    uint64_t line;
+} more_operands_t;
+
 typedef struct reader {
     program_t *program;
     thread_t *threads;
     writer_t *writers; /* by storage */
     early_launch_t *early;
-    size_t nthreads, nearly;
-    number_table_t storages, ops, queued; /* by numbers in the file; queued: by stream and seq */
-    number_table_t launches;              /* the last early launch of an op's number */
-    text_index_t blocks;                  /* by pool and number */
+    more_operands_t *more;
+    size_t nthreads, nearly, nmore;
+    number_table_t thread_numbers, stream_numbers, storages, ops; /* by numbers in the file */
+    number_table_t launches; /* the last early launch of an op's number */
+    text_index_t blocks;     /* by pool and number */
+    text_index_t queued;     /* transfers, by stream and number */
     uint64_t line;
     const char *wrong; /* with the line `line`; NULL: nothing so far */
 } reader_t;
@@ -61,9 +70,11 @@ static void complain(reader_t *reader, const event_t *line, const char *wrong)
 
 static uint32_t device_of(program_t *program, const char *name)
 {
+    bool is_new;
     if (!*name) return PROGRAM_NONE;
-    for (size_t i = 0; i < program->ndevices; i++)
-        if (strcmp(program->devices[i].name, name) == 0) return (uint32_t)i;
+    size_t *number = text_index_at(&program->texts, name, &is_new);
+    if (*number != SIZE_MAX) return (uint32_t)*number;
+    *number = program->ndevices;
     const char *none = keep(program, "");
     *ADD(program->devices, program->ndevices) =
         (program_device_t){ keep(program, name), none, none, none, 0, false };
@@ -75,14 +86,13 @@ static uint32_t stream_of(reader_t *reader, const event_t *line, const char *key
     program_t *program = reader->program;
     const uint64_t number = event_whole(line, key);
     if (!event_has(line, key)) return PROGRAM_NONE;
-    if (number >= STREAMS_MOST) {
-        complain(reader, line, "names a stream above 65535");
-        return PROGRAM_NONE;
-    }
-    while (number >= program->nstreams)
+    uint32_t *index = number_table_at(&reader->stream_numbers, number);
+    if (*index == NUMBER_TABLE_NONE) {
+        *index = (uint32_t)program->nstreams;
         *ADD(program->streams, program->nstreams) =
             (program_stream_t){ keep(program, ""), PROGRAM_NONE };
-    return (uint32_t)number;
+    }
+    return *index;
 }
 
 static uint32_t storage_of(reader_t *reader, uint64_t id)
@@ -118,15 +128,14 @@ static uint32_t block_of(reader_t *reader, const char *pool, uint64_t id)
 
 /* ---- scopes ---- */
 
-static thread_t *thread_of(reader_t *reader, const event_t *line)
+static uint32_t thread_of(reader_t *reader, const event_t *line)
 {
-    uint64_t number = event_whole(line, "thread");
-    if (number >= THREADS_MOST) {
-        complain(reader, line, "names a thread above 1048575");
-        number = 0;
+    uint32_t *index = number_table_at(&reader->thread_numbers, event_whole(line, "thread"));
+    if (*index == NUMBER_TABLE_NONE) {
+        *index = (uint32_t)reader->nthreads;
+        *ADD(reader->threads, reader->nthreads) = (thread_t){ 0 };
     }
-    while (number >= reader->nthreads) *ADD(reader->threads, reader->nthreads) = (thread_t){ 0 };
-    return &reader->threads[number];
+    return *index;
 }
 
 static uint32_t add_scope(program_t *program, const char *path, uint32_t parent, uint32_t thread,
@@ -192,34 +201,61 @@ static size_t add_operands(reader_t *reader, const event_t *line, const char *ke
     return count;
 }
 
-/* The operands of an op beyond eight: appended, for which those it has move to the end. */
+/* The operands of an op beyond eight: they join the op's own after the last line, so that many such
+ * lines of one op cost no more than as many ops. */
 static void add_more_operands(reader_t *reader, const event_t *line)
 {
-    program_t *program = reader->program;
-    const uint32_t op = *number_table_at(&reader->ops, event_whole(line, "of"));
+    const uint32_t op = number_table_find(&reader->ops, event_whole(line, "of"));
     if (op == NUMBER_TABLE_NONE) {
         complain(reader, line, "continues an op that the file does not have");
         return;
     }
-    program_event_t *event = &program->events[op];
-    const size_t first = program->noperands;
-    for (size_t i = 0; i < event->nsrc; i++) {
-        const program_operand_t moved = *program_operand(program, event, i);
-        *ADD(program->operands, program->noperands) = moved;
+    more_operands_t more = { .op = op, .first = reader->program->noperands, .line = line->line };
+    more.nsrc = add_operands(reader, line, "src", op, false);
+    more.ndst = add_operands(reader, line, "dst", op, true);
+    *ADD(reader->more, reader->nmore) = more;
+}
+
+static int compare_more(const void *a, const void *b)
+{
+    const more_operands_t *x = a, *y = b;
+    if (x->op != y->op) return x->op < y->op ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static void append(program_t *program, size_t first, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const program_operand_t operand = program->operands[first + i];
+        *ADD(program->operands, program->noperands) = operand;
     }
-    const size_t nsrc = add_operands(reader, line, "src", op, false);
-    for (size_t i = 0; i < event->ndst; i++) {
-        const program_operand_t moved = *program_operand(program, event, event->nsrc + i);
-        *ADD(program->operands, program->noperands) = moved;
+}
+
+static void join_operands(reader_t *reader)
+{
+    program_t *program = reader->program;
+    if (reader->nmore) qsort(reader->more, reader->nmore, sizeof *reader->more, compare_more);
+    for (size_t i = 0, end; i < reader->nmore && !reader->wrong; i = end) {
+        program_event_t *event = &program->events[reader->more[i].op];
+        const size_t first = program->noperands, from = event->operands;
+        size_t nsrc = event->nsrc, ndst = event->ndst;
+        append(program, from, nsrc);
+        for (end = i; end < reader->nmore && reader->more[end].op == reader->more[i].op; end++) {
+            append(program, reader->more[end].first, reader->more[end].nsrc);
+            nsrc += reader->more[end].nsrc;
+            ndst += reader->more[end].ndst;
+        }
+        append(program, from + event->nsrc, event->ndst);
+        for (size_t k = i; k < end; k++)
+            append(program, reader->more[k].first + reader->more[k].nsrc, reader->more[k].ndst);
+        if (nsrc > UINT16_MAX || ndst > UINT16_MAX) {
+            reader->wrong = "gives an op more than 65535 operands";
+            reader->line = reader->more[end - 1].line;
+        }
+        event->operands = first;
+        event->nsrc = (uint16_t)nsrc;
+        event->ndst = (uint16_t)ndst;
     }
-    const size_t ndst = add_operands(reader, line, "dst", op, true);
-    if (event->nsrc + nsrc > UINT16_MAX || event->ndst + ndst > UINT16_MAX) {
-        complain(reader, line, "gives an op more than 65535 operands");
-        return;
-    }
-    event->operands = first;
-    event->nsrc += (uint16_t)nsrc;
-    event->ndst += (uint16_t)ndst;
 }
 
 /* ---- kinds ---- */
@@ -237,9 +273,13 @@ const char *program_direction_name(int direction)
     return direction < 0 ? "" : names[direction];
 }
 
-static uint64_t key_of(uint32_t stream, uint64_t seq)
+/* The event of a queued transfer; a new one is SIZE_MAX. */
+static size_t *queued_at(reader_t *reader, uint32_t stream, uint64_t seq)
 {
-    return (uint64_t)stream << 48 | (seq & (UINT64_MAX >> 16));
+    char key[48];
+    bool is_new;
+    snprintf(key, sizeof key, "%u %llu", stream, (unsigned long long)seq);
+    return text_index_at(&reader->queued, key, &is_new);
 }
 
 static void add_device(program_t *program, const event_t *line)
@@ -298,8 +338,7 @@ static void fill_transfer(reader_t *reader, const event_t *line, program_event_t
     if (event_has(line, "pinned")) event->pinned = event_whole(line, "pinned") != 0;
     if (event_has(line, "blocking")) event->blocking = event_whole(line, "blocking") != 0;
     if (event->direction < 0) complain(reader, line, "has no direction of a transfer");
-    if (event->stream != PROGRAM_NONE)
-        *number_table_at(&reader->queued, key_of(event->stream, event->seq)) = index;
+    if (event->stream != PROGRAM_NONE) *queued_at(reader, event->stream, event->seq) = index;
 }
 
 static void add_launch(reader_t *reader, const event_t *line)
@@ -357,7 +396,7 @@ static void fill(reader_t *reader, const event_t *line, program_event_t *event, 
         event->on =
             (program_point_t){ stream_of(reader, line, "as_stream"), event_whole(line, "as_seq") };
         event->detail = kept(program, line, "status");
-        event->parent = *number_table_at(&reader->queued, key_of(event->stream, event->seq));
+        event->parent = (uint32_t)*queued_at(reader, event->stream, event->seq);
         break;
     case PROGRAM_WAIT:
         event->on =
@@ -437,13 +476,14 @@ static void add_event(reader_t *reader, const event_t *line, program_kind_t kind
     program_t *program = reader->program;
     const uint32_t index = (uint32_t)program->nevents;
     const char *none = keep(program, "");
-    thread_t *thread = thread_of(reader, line);
+    const uint32_t number = thread_of(reader, line);
+    thread_t *thread = &reader->threads[number];
     program_event_t event = {
         .kind = (uint8_t)kind,
         .direction = (int8_t)direction_of(event_text(line, "direction")),
         .pinned = -1,
         .blocking = -1,
-        .thread = (uint32_t)event_whole(line, "thread"),
+        .thread = number,
         .device = device_of(program, event_text(line, "device")),
         .stream = stream_of(reader, line, "stream"),
         .line = line->line,
@@ -499,6 +539,8 @@ static void add_line(void *user, const event_t *line)
         add_launch(reader, line);
     else if (strcmp(name, "named") != 0)
         add_event(reader, line, kind_of(name));
+    if (program->ndevices > DEVICES_MOST)
+        complain(reader, line, "names a device beyond the 4096 that a program can have");
 }
 
 bool program_is_inside(const program_t *program, uint32_t scope, const char *path)
@@ -518,6 +560,7 @@ fy_status_t program_read(const char *path, program_t *out_program)
     *program = (program_t){ .begin_model_ns = PROGRAM_NO_TIME };
     (void)add_scope(program, keep(program, ""), 0, 0, PROGRAM_NONE);
     fy_status_t status = event_file_read(path, add_line, &reader, &info);
+    if (status == FY_STATUS_OK) join_operands(&reader);
     if (status == FY_STATUS_OK && reader.wrong)
         status = TOOL_FAIL(CORRUPT_DATA, "%s is damaged: line %llu %s", path,
                            (unsigned long long)reader.line, reader.wrong);
@@ -530,11 +573,14 @@ fy_status_t program_read(const char *path, program_t *out_program)
     free(reader.threads);
     free(reader.writers);
     free(reader.early);
+    free(reader.more);
+    number_table_free(&reader.thread_numbers);
+    number_table_free(&reader.stream_numbers);
     number_table_free(&reader.storages);
     number_table_free(&reader.ops);
-    number_table_free(&reader.queued);
     number_table_free(&reader.launches);
     text_index_free(&reader.blocks);
+    text_index_free(&reader.queued);
     return status;
 }
 

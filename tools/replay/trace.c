@@ -32,10 +32,12 @@ trace_t *traces_add(traces_t *traces, const char *pool)
 
 uint32_t trace_scope(trace_t *trace, const char *path)
 {
-    for (size_t i = trace->nscopes; i-- > 0;)
-        if (strcmp(trace->scopes[i], path) == 0) return (uint32_t)i;
+    bool is_new;
+    size_t *number = text_index_at(&trace->scope_index, path, &is_new);
+    if (!is_new) return (uint32_t)*number;
+    *number = trace->nscopes;
     trace->scopes = tool_grow(trace->scopes, trace->nscopes, sizeof *trace->scopes);
-    trace->scopes[trace->nscopes] = copy_of(path);
+    trace->scopes[trace->nscopes] = text_index_keep(&trace->scope_index, path);
     return (uint32_t)trace->nscopes++;
 }
 
@@ -125,8 +127,8 @@ void traces_free(traces_t *traces)
 {
     for (size_t i = 0; i < traces->count; i++) {
         trace_t *trace = &traces->list[i];
-        for (size_t k = 0; k < trace->nscopes; k++) free(trace->scopes[k]);
         free(trace->scopes);
+        text_index_free(&trace->scope_index);
         free(trace->steps);
         free(trace->points);
         free(trace->pool);

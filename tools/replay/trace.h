@@ -12,6 +12,7 @@
 #include <ferry/plan.h>
 
 #include "tools/cli/text_file.h"
+#include "tools/cli/text_index.h"
 
 /* One event. A block is known by its number: the first that is asked for is 0. */
 enum { TRACE_NO_BLOCK = 0xffffffff };
@@ -25,8 +26,9 @@ typedef struct trace_step {
 } trace_step_t;
 
 typedef struct trace {
-    char *pool; /* its name: "sim:0", "pinned memory of sim:0", "host" */
-    char **scopes;
+    char *pool;          /* its name: "sim:0", "pinned memory of sim:0", "host" */
+    const char **scopes; /* texts of the index */
+    text_index_t scope_index;
     trace_step_t *steps;
     fy_pool_point_t *points;
     size_t nscopes, nsteps, nblocks, npoints;

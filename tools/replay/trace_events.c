@@ -13,8 +13,8 @@
 /* Beside each trace. Numbers in the file and in the trace rise together, so a list in order and a
  * search by halves will do. */
 typedef struct names {
-    char *pool; /* as the file calls it */
     bool is_over;
+    unsigned life;   /* the how manieth pool of that name, from 1 */
     uint64_t *known; /* number in the file, by number in the trace */
     bool *is_out;    /* by the same index */
     size_t room;
@@ -22,40 +22,27 @@ typedef struct names {
 
 typedef struct reading {
     traces_t *traces;
-    names_t *names; /* by trace */
-    size_t last;    /* the trace of the last event */
-    uint32_t last_scope;
+    names_t *names;      /* by trace */
+    text_index_t pools;  /* the last trace of each */
     uint64_t wrong_line; /* the first; 0: none */
     char wrong[256];
 } reading_t;
 
-static size_t add_trace(reading_t *reading, const char *pool, unsigned life)
-{
-    traces_t *traces = reading->traces;
-    const size_t nbytes = strlen(pool) + 1;
-    char name[256];
-    snprintf(name, sizeof name, "%s (%u)", pool, life);
-    (void)traces_add(traces, life > 1 ? name : pool);
-    names_t *names = tool_alloc(traces->count * sizeof *names);
-    if (traces->count > 1) memcpy(names, reading->names, (traces->count - 1) * sizeof *names);
-    names[traces->count - 1] = (names_t){ .pool = memcpy(tool_alloc(nbytes), pool, nbytes) };
-    free(reading->names);
-    reading->names = names;
-    return traces->count - 1;
-}
-
+/* The trace of the pool that the file names now. */
 static size_t trace_of(reading_t *reading, const char *pool)
 {
-    unsigned lives = 1;
-    if (reading->last < reading->traces->count && !reading->names[reading->last].is_over &&
-        strcmp(reading->names[reading->last].pool, pool) == 0)
-        return reading->last;
-    for (size_t i = 0; i < reading->traces->count; i++) {
-        if (strcmp(reading->names[i].pool, pool) != 0) continue;
-        if (!reading->names[i].is_over) return i;
-        lives++;
-    }
-    return add_trace(reading, pool, lives);
+    bool is_new;
+    char name[256];
+    traces_t *traces = reading->traces;
+    size_t *last = text_index_at(&reading->pools, pool, &is_new);
+    if (!is_new && !reading->names[*last].is_over) return *last;
+    const unsigned life = is_new ? 1 : reading->names[*last].life + 1;
+    *last = traces->count;
+    reading->names = tool_grow(reading->names, traces->count, sizeof *reading->names);
+    reading->names[traces->count].life = life;
+    snprintf(name, sizeof name, "%s (%u)", pool, life);
+    (void)traces_add(traces, life > 1 ? name : pool);
+    return traces->count - 1;
 }
 
 /* A whole number that is there; false: it is not, and the line is wrong. */
@@ -157,23 +144,20 @@ static void add(void *user, const event_t *event)
         trace->keeps_segments = event_whole(event, "keeps_segments") != 0;
         return;
     }
-    if (reading->last != at || reading->last_scope >= trace->nscopes ||
-        strcmp(trace->scopes[reading->last_scope], path) != 0)
-        reading->last_scope = trace_scope(trace, path);
-    reading->last = at;
+    const uint32_t scope = trace_scope(trace, path);
     const fy_pool_point_t point = { stream > UINT16_MAX ? 0 : (uint32_t)stream,
                                     event_whole(event, "seq") };
     if (is_reached) {
         wrong = trace_points_are_good(&point, 1) ? NULL : no_points;
-        if (!wrong) trace_reach(trace, point, reading->last_scope);
+        if (!wrong) trace_reach(trace, point, scope);
     } else if (!*pool || !whole_of(event, "block", &name) ||
                (is_take && !whole_of(event, "requested_bytes", &nbytes)))
         wrong = "has no \"pool\", \"block\" or \"requested_bytes\" that can be";
     else if (stream > UINT16_MAX)
         wrong = no_points;
     else
-        wrong = is_take ? take(trace, names, name, nbytes, (uint32_t)stream, reading->last_scope)
-                        : give(trace, names, name, event, reading->last_scope);
+        wrong = is_take ? take(trace, names, name, nbytes, (uint32_t)stream, scope)
+                        : give(trace, names, name, event, scope);
     if (!wrong) return;
     reading->wrong_line = event->line;
     snprintf(reading->wrong, sizeof reading->wrong, "%s", wrong);
@@ -182,7 +166,7 @@ static void add(void *user, const event_t *event)
 fy_status_t traces_read_events(text_lines_t *lines, traces_t *traces)
 {
     const char *path = lines->input.path;
-    reading_t reading = { .traces = traces, .last = SIZE_MAX };
+    reading_t reading = { .traces = traces };
     event_file_info_t info;
     fy_status_t status = event_lines_read(lines, add, &reading, &info);
     if (status == FY_STATUS_OK && info.lost)
@@ -194,11 +178,11 @@ fy_status_t traces_read_events(text_lines_t *lines, traces_t *traces)
         status = TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path,
                            (unsigned long long)reading.wrong_line, reading.wrong);
     for (size_t i = 0; i < traces->count; i++) {
-        free(reading.names[i].pool);
         free(reading.names[i].known);
         free(reading.names[i].is_out);
     }
     free(reading.names);
+    text_index_free(&reading.pools);
     traces->is_cut_off = !info.is_whole;
     return status;
 }

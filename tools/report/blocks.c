@@ -1,6 +1,8 @@
 /* Keeps every allocation and free, because the moment of the peak is known only at the end. */
 #include "tools/report/blocks.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +16,23 @@ static char *copy(const char *text)
 
 static size_t pool_of(blocks_t *blocks, const char *name)
 {
-    for (size_t i = 0; i < blocks->npools; i++)
-        if (strcmp(blocks->pools[i].name, name) == 0) return i;
+    bool is_new;
+    size_t *number = text_index_at(&blocks->pool_index, name, &is_new);
+    if (!is_new) return *number;
+    *number = blocks->npools;
     blocks->pools = tool_grow(blocks->pools, blocks->npools, sizeof *blocks->pools);
     blocks->pools[blocks->npools].name = copy(name);
     return blocks->npools++;
+}
+
+static size_t block_of(blocks_t *blocks, size_t pool, uint64_t number)
+{
+    bool is_new;
+    char key[48];
+    snprintf(key, sizeof key, "%zu %" PRIu64, pool, number);
+    size_t *block = text_index_at(&blocks->numbers, key, &is_new);
+    if (is_new) *block = blocks->numbers.count;
+    return *block;
 }
 
 /* Ferry's categories have the same numbers in every run. The last number takes the others. */
@@ -61,9 +75,10 @@ static void set_time(blocks_t *blocks, const event_t *event)
 static void add_storage(blocks_t *blocks, const event_t *event)
 {
     if (!event_has(event, "block") || event_has(event, "pinned")) return;
-    const uint64_t key = (uint64_t)pool_of(blocks, event_text(event, "device")) << 48 |
-                         event_whole(event, "block");
-    place_table_set(&blocks->storages, event_whole(event, "storage"), (place_t){ .start_ns = key });
+    const size_t block =
+        block_of(blocks, pool_of(blocks, event_text(event, "device")), event_whole(event, "block"));
+    place_table_set(&blocks->storages, event_whole(event, "storage"),
+                    (place_t){ .start_ns = block });
 }
 
 static void add_name(blocks_t *blocks, slices_t *slices, const event_t *event)
@@ -72,7 +87,7 @@ static void add_name(blocks_t *blocks, slices_t *slices, const event_t *event)
     const place_t *storage = place_table_get(&blocks->storages, event_whole(event, "storage")),
                   *place = storage ? place_table_get(&blocks->open, storage->start_ns) : NULL;
     if (!place) return;
-    const block_pool_t *pool = &blocks->pools[storage->start_ns >> 48];
+    const block_pool_t *pool = &blocks->pools[place->version];
     block_step_t *step = place->start_ns < pool->count ? &pool->steps[place->start_ns] : NULL;
     if (!step || step->ends != UINT64_MAX || nbytes < step->named_nbytes) return;
     step->name = slices_text(slices, event_text(event, "name"));
@@ -87,10 +102,11 @@ void blocks_add(blocks_t *blocks, slices_t *slices, const event_t *event)
     if (!is_alloc && !is_free && !event_is(event, "pool")) return;
     const size_t number = pool_of(blocks, event_text(event, "pool"));
     block_pool_t *pool = &blocks->pools[number];
-    const uint64_t key = (uint64_t)number << 48 | event_whole(event, "block");
+    const size_t key = block_of(blocks, number, event_whole(event, "block"));
     set_time(blocks, event);
     if (is_alloc) {
-        place_table_set(&blocks->open, key, (place_t){ .start_ns = pool->count });
+        place_table_set(&blocks->open, key,
+                        (place_t){ .start_ns = pool->count, .version = number });
         add_step(blocks, pool,
                  (block_step_t){ .nbytes = (int64_t)event_whole(event, "bytes"),
                                  .scope = slices_text(slices, event_text(event, "scope")),
@@ -190,6 +206,8 @@ void blocks_free(blocks_t *blocks)
     }
     for (size_t i = 0; i < blocks->ncategories; i++) free(blocks->categories[i]);
     free(blocks->pools);
+    text_index_free(&blocks->pool_index);
+    text_index_free(&blocks->numbers);
     place_table_free(&blocks->open);
     place_table_free(&blocks->storages);
     *blocks = (blocks_t){ .npools = 0 };

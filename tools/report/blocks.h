@@ -41,10 +41,12 @@ typedef struct block_owner {
 typedef struct blocks {
     block_pool_t *pools;
     size_t npools;
+    text_index_t pool_index;
+    text_index_t numbers; /* of blocks, by pool and number in the file */
     char *categories[BLOCK_CATEGORIES];
     size_t ncategories;
-    place_table_t open;     /* blocks that are live, by pool and number */
-    place_table_t storages; /* their pool and number, by storage */
+    place_table_t open;     /* step and pool of live blocks, by number here */
+    place_table_t storages; /* their blocks' numbers here, by storage */
     uint64_t last_ns[TRACKS_CLOCKS];
 } blocks_t;
 

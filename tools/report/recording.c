@@ -17,12 +17,12 @@ typedef struct reading {
 static void keep_field(char **header, size_t *nbytes, const char *text)
 {
     const size_t n = strlen(text) + 1;
-    char *longer = tool_alloc(*nbytes + n + 1);
-    if (*nbytes) memcpy(longer, *header, *nbytes);
-    memcpy(longer + *nbytes, text, n);
-    longer[ *nbytes += n] = 0;
-    free(*header);
-    *header = longer;
+    for (size_t i = 0; i < n; i++) {
+        *header = tool_grow(*header, *nbytes, 1);
+        (*header)[(*nbytes)++] = text[i];
+    }
+    *header = tool_grow(*header, *nbytes, 1);
+    (*header)[*nbytes] = 0;
 }
 
 /* Keys without a value, and texts that are empty, are left out. */

@@ -9,7 +9,7 @@
 #include "tools/cli/event_totals.h"
 #include "tools/cli/tool.h"
 
-enum { DEVICE_PROCESS = 10, THREADS_MOST = 1 << 20, OPERANDS = 64 };
+enum { DEVICE_PROCESS = 10, THREADS_MOST = 1 << 20, OPERANDS = 64, SEQ_BITS = 40 };
 
 typedef struct tracks_thread {
     uint64_t last_ns[TRACKS_CLOCKS];   /* of its last event */
@@ -18,12 +18,9 @@ typedef struct tracks_thread {
     uint32_t depth[TRACKS_CLOCKS];     /* open scopes that the file has */
     uint64_t ranks_end_ns;             /* of its last call between ranks, on the wall clock */
     uint64_t sent_nbytes, sent_ns;     /* of its last exchange */
-    bool is_known, calls_ranks;
+    uint32_t number;
+    bool calls_ranks;
 } thread_t;
-
-typedef struct tracks_stream {
-    uint32_t process; /* 0: unknown */
-} stream_t;
 
 typedef struct tracks_pool {
     char name[96];
@@ -48,7 +45,7 @@ typedef struct tracks_arrival {
 
 static uint64_t key_of(uint64_t stream, uint64_t seq)
 {
-    return stream << 48 | (seq & (~0ull >> 16));
+    return stream << SEQ_BITS | (seq & (~0ull >> (64 - SEQ_BITS)));
 }
 
 static uint32_t host_of(tracks_clock_t clock) { return TRACKS_HOST_PROCESS + (uint32_t)clock; }
@@ -58,22 +55,20 @@ static uint32_t host_of(tracks_clock_t clock) { return TRACKS_HOST_PROCESS + (ui
 static thread_t *thread_of(tracks_t *tracks, uint64_t number)
 {
     if (number >= THREADS_MOST) number = THREADS_MOST - 1;
-    while (number >= tracks->nthreads) {
-        tracks->threads = tool_grow(tracks->threads, tracks->nthreads, sizeof(thread_t));
-        tracks->threads[tracks->nthreads++] = (thread_t){ .is_known = false };
-    }
-    thread_t *thread = &tracks->threads[number];
-    if (!thread->is_known) {
+    uint32_t *index = number_table_at(&tracks->thread_numbers, number);
+    if (*index == NUMBER_TABLE_NONE) {
         char name[40];
+        *index = (uint32_t)tracks->nthreads++;
+        tracks->threads = tool_grow(tracks->threads, *index, sizeof(thread_t));
+        tracks->threads[*index] = (thread_t){ .number = (uint32_t)number };
         snprintf(name, sizeof name, "host thread %u", (unsigned)number);
         for (int clock = 0; clock < TRACKS_CLOCKS; clock++)
             if (tracks->shows[clock])
                 trace_track(tracks->trace,
                             (track_t){ host_of((tracks_clock_t)clock), (uint32_t)number + 1 }, name,
                             (uint32_t)number);
-        thread->is_known = true;
     }
-    return thread;
+    return &tracks->threads[*index];
 }
 
 static track_t track_of(tracks_clock_t clock, uint64_t thread)
@@ -85,12 +80,12 @@ static track_t track_of(tracks_clock_t clock, uint64_t thread)
 static uint32_t process_of(tracks_t *tracks, const char *device)
 {
     char name[96];
-    for (size_t i = 0; i < tracks->ndevices; i++)
-        if (strcmp(tracks->devices[i], device) == 0) return DEVICE_PROCESS + (uint32_t)i;
-    tracks->devices = tool_grow(tracks->devices, tracks->ndevices, sizeof *tracks->devices);
-    snprintf(tracks->devices[tracks->ndevices], sizeof *tracks->devices, "%s", device);
+    bool is_new;
+    size_t *number = text_index_at(&tracks->devices, device, &is_new);
+    if (!is_new) return (uint32_t)*number;
+    const uint32_t process = DEVICE_PROCESS + (uint32_t)tracks->devices.count - 1;
+    *number = process;
     snprintf(name, sizeof name, "%s (model clock)", device);
-    const uint32_t process = DEVICE_PROCESS + (uint32_t)tracks->ndevices++;
     trace_process(tracks->trace, process, name, process);
     return process;
 }
@@ -98,19 +93,15 @@ static uint32_t process_of(tracks_t *tracks, const char *device)
 /* A stream's track; a stream that was not announced gets its number as a name. */
 static track_t stream_track(tracks_t *tracks, const char *device, uint64_t number, const char *name)
 {
-    const uint32_t index = (uint32_t)(number & 0xffff);
+    const uint32_t index = (uint32_t)number;
     char text[24];
-    while (index >= tracks->nstreams) {
-        tracks->streams = tool_grow(tracks->streams, tracks->nstreams, sizeof(stream_t));
-        tracks->streams[tracks->nstreams++].process = 0;
-    }
-    stream_t *stream = &tracks->streams[index];
-    if (!stream->process) {
+    uint32_t *process = number_table_at(&tracks->stream_processes, index);
+    if (*process == NUMBER_TABLE_NONE) {
         snprintf(text, sizeof text, "stream %u", index);
-        stream->process = process_of(tracks, device);
-        trace_track(tracks->trace, (track_t){ stream->process, index }, name ? name : text, index);
+        *process = process_of(tracks, device);
+        trace_track(tracks->trace, (track_t){ *process, index }, name ? name : text, index);
     }
-    return (track_t){ stream->process, index };
+    return (track_t){ *process, index };
 }
 
 /* ---- bytes under way: the count falls at times that come after later events ---- */
@@ -178,7 +169,7 @@ static void draw_wait_arrows(tracks_t *tracks, uint64_t request, const place_t *
 {
     for (size_t i = 0; i < tracks->nwaits;) {
         const wait_t *wait = &tracks->waits[i];
-        if (wait->request >> 48 != request >> 48 || wait->request > request) {
+        if (wait->request >> SEQ_BITS != request >> SEQ_BITS || wait->request > request) {
             i++;
             continue;
         }
@@ -459,8 +450,10 @@ static void add_ranks(tracks_t *tracks, const event_t *event, const char *kind, 
 
 static pool_t *pool_of(tracks_t *tracks, const char *name)
 {
-    for (size_t i = 0; i < tracks->npools; i++)
-        if (strcmp(tracks->pools[i].name, name) == 0) return &tracks->pools[i];
+    bool is_new;
+    size_t *number = text_index_at(&tracks->pool_index, name, &is_new);
+    if (!is_new) return &tracks->pools[*number];
+    *number = tracks->npools;
     tracks->pools = tool_grow(tracks->pools, tracks->npools, sizeof(pool_t));
     pool_t *pool = &tracks->pools[tracks->npools++];
     *pool = (pool_t){ .live = 0 };
@@ -549,19 +542,21 @@ void tracks_finish(tracks_t *tracks)
     for (size_t i = 0; i < tracks->nthreads; i++)
         for (int clock = 0; clock < TRACKS_CLOCKS; clock++)
             for (; tracks->threads[i].depth[clock]; tracks->threads[i].depth[clock]--)
-                trace_pop(tracks->trace, track_of((tracks_clock_t)clock, i),
+                trace_pop(tracks->trace, track_of((tracks_clock_t)clock, tracks->threads[i].number),
                           tracks->last_ns[clock]);
 }
 
 void tracks_free(tracks_t *tracks)
 {
     free(tracks->threads);
-    free(tracks->streams);
+    number_table_free(&tracks->thread_numbers);
+    number_table_free(&tracks->stream_processes);
+    text_index_free(&tracks->devices);
+    text_index_free(&tracks->pool_index);
     free(tracks->pools);
     free(tracks->waits);
     free(tracks->queued);
     free(tracks->flying);
-    free(tracks->devices);
     place_table_free(&tracks->requests);
     place_table_free(&tracks->writers);
 }

@@ -10,6 +10,7 @@
 #define FERRY_TOOLS_TRACKS_H_
 
 #include "tools/cli/event_file.h"
+#include "tools/cli/text_index.h"
 #include "tools/timeline/place_table.h"
 #include "tools/timeline/trace_file.h"
 
@@ -28,13 +29,13 @@ typedef struct tracks {
     uint64_t taken[TRACKS_CLOCKS];   /* events with a time on that clock */
     uint64_t last_ns[TRACKS_CLOCKS]; /* the latest time so far */
     struct tracks_thread *threads;
-    struct tracks_stream *streams;
     struct tracks_pool *pools;
     struct tracks_wait *waits;     /* of requests that are not submitted yet */
     struct tracks_queued *queued;  /* transfers that are not started yet */
     struct tracks_arrival *flying; /* a heap: transfers under way, the earliest end first */
-    size_t nthreads, nstreams, npools, nwaits, nqueued, nflying, ndevices;
-    char (*devices)[64];
+    size_t nthreads, npools, nwaits, nqueued, nflying;
+    number_table_t thread_numbers, stream_processes; /* by number in the file */
+    text_index_t devices, pool_index;                /* by name; of a device: its process */
     uint64_t flying_nbytes;
     place_table_t requests, writers; /* by stream and number; by storage */
 } tracks_t;

@@ -193,7 +193,7 @@ done
 
 # ---- a late recording: numbers that grow as long as a process lives, and nothing depends on ----
 plain='s/(good|late)\.events/FILE/g; s/[0-9]+ (bytes; open it|arrows)/N \1/' # the page has some numbers; lists of points are not shifted
-for key in seq block storage segment; do
+for key in seq block storage segment thread; do
     awk -v key="\"$key\":" '{
         done = ""
         while (at = index($0, key)) {
@@ -215,3 +215,49 @@ for key in seq block storage segment; do
         fi
     done
 done
+
+# ---- names and numbers that no device has so many of: each run stays within its processor time ----
+at='"thread":1,"t_ns":%d,"model_ns":%d,"scope":"a"' op='"ev":"op","op":"add","device":"sim:0","stream":1,"number":%d,"seq":%d,"model_start_ns":%d,"model_end_ns":%d'
+declare -A many=(
+    [devices]="{${op/sim:0/sim:%d},$at}"
+    [streams]="{${op/\"stream\":1/\"stream\":%d},$at}"
+    [threads]="{$op,${at/\"thread\":1/\"thread\":%d}}"
+    [scopes]="{$op,${at/\"a\"/\"a%d\"}}"
+    [pools]='{"ev":"block_alloc","pool":"p%d","block":%d,"bytes":512,"requested_bytes":500,"category":"tensor",'"$at}"
+    [lives]='{"ev":"pool","pool":"p","live_bytes":0,"reserved_bytes":0,'"$at}"'\n{"ev":"block_alloc","pool":"p","block":%d,"bytes":512,"requested_bytes":500,"category":"tensor",'"$at}"
+    [operands]='{"ev":"operands","of":0,"src":[%d,0],"dst":[%d,1]}'
+)
+for kind in "${!many[@]}"; do
+    awk -v kind="$kind" -v lines="${many[$kind]//%d/@}" 'BEGIN {
+        print "{\"ev\":\"ferry\",\"version\":1}"
+        print "{\"ev\":\"device\",\"device\":\"sim:0\",\"profile\":\"h200\",\"backend\":\"sim\"}"
+        print "{\"ev\":\"op\",\"op\":\"add\",\"device\":\"sim:0\",\"stream\":1,\"number\":0,\"seq\":1,\"thread\":1,\"t_ns\":1,\"model_ns\":1,\"model_start_ns\":1,\"model_end_ns\":2}"
+        print "{\"ev\":\"block_alloc\",\"pool\":\"sim:0\",\"block\":1,\"bytes\":512,\"requested_bytes\":500,\"category\":\"tensor\"}"
+        for (i = 1; i <= 30000; i++) {
+            line = lines
+            gsub(/@/, i, line)
+            print line
+        }
+        print "{\"ev\":\"end\",\"events\":" (kind == "lives" ? 60003 : 30003) ",\"lost\":0}"
+    }' >many.events
+    for reader in events advised executed drawn reported recording; do
+        run $reader many.events
+        case $kind:$reader:$status in
+        devices:advised:1 | devices:executed:1 | devices:reported:1)
+            grep -q 'beyond the 4096' err || fail "$reader, 30000 $kind: $(head -c 300 err)"
+            ;;
+        *:0) ;;
+        *) fail "$reader, 30000 $kind: exit status $status: $(head -c 300 err)" ;;
+        esac
+    done
+done
+
+# A block's number that is no index, in three lines that refer to one another.
+{
+    echo '{"ev":"ferry","version":1}'
+    echo '{"ev":"storage","storage":1,"device":"p","bytes":9,"block":18446744073709551615}'
+    echo '{"ev":"block_alloc","pool":"p","block":18446744073709551615,"bytes":512,"requested_bytes":500,"category":"tensor"}'
+    echo '{"ev":"named","storage":1,"bytes":9,"name":"x"}'
+} >large.events
+run reported large.events
+[ $status -eq 1 ] || fail "reported, a block with number 2^64 - 1: exit status $status: $(head -c 300 err)"
