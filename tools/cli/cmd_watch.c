@@ -218,7 +218,7 @@ static sheet_t *note_sheet(const fy__live_figures_t *now)
                                         { "text", "refusals and faults", 0 } };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     const uint64_t first = now->refusals > FY__LIVE_NOTES ? now->refusals - FY__LIVE_NOTES : 0;
-    for (uint64_t n = first + 1; n <= now->refusals; n++) {
+    for (uint64_t n = first; n++ < now->refusals;) { /* the last number may be 2^64 - 1 */
         fy__live_note_t note = now->notes[n % FY__LIVE_NOTES];
         if (note.number != n) continue;
         for (char *at = note.text; *at; at++)

@@ -161,8 +161,9 @@ static void add_free(pool_t *pool, const event_t *event)
         else
             high = middle;
     }
+    if (low == pool->nblocks) return; /* older */
     block_t *block = &pool->blocks[low];
-    if (low == pool->nblocks || block->id != id || !block->nbytes) return; /* older */
+    if (block->id != id || !block->nbytes) return;
     add_entry(pool, event, FREE, block->address, block->nbytes, block->stream, block->frames);
     block->nbytes = 0;
 }
@@ -326,7 +327,8 @@ static void put_segments(writer_t *writer, size_t device)
         while (to < live &&
                pool->blocks[to].address >> WINDOW_SHIFT == segment->address >> WINDOW_SHIFT)
             to++;
-        if (segment->nbytes) put_segment(writer, segment, device, pool->blocks + from, to - from);
+        const block_t *blocks = live ? &pool->blocks[from] : NULL;
+        if (segment->nbytes) put_segment(writer, segment, device, blocks, to - from);
         from = to;
     }
 }

@@ -56,7 +56,9 @@ uint64_t act_duration_ns(const act_t *act, const figures_t *machines)
         ns = fy__sim_profile_peer_ns(profile, &machines[act->other].device, act->nbytes);
     else
         ns = fy__sim_profile_link_ns(profile, !act->is_pageable, act->nbytes);
-    return act->factor == 1 ? ns : (uint64_t)((double)ns * act->factor + 0.5);
+    if (act->factor == 1) return ns;
+    const double scaled = (double)ns * act->factor + 0.5;
+    return scaled < 0x1p63 ? (uint64_t)scaled : INT64_MAX;
 }
 
 uint64_t act_submit_ns(const act_t *act, const figures_t *machines)

@@ -69,7 +69,8 @@ fy_status_t replay_run(const trace_t *trace, const pool_policy_t *policy,
             if (policy->reach) policy->reach(pool, trace->points[step->points]);
         } else if (blocks[step->block].token) {
             if (policy->give_after)
-                policy->give_after(pool, blocks[step->block].token, trace->points + step->points,
+                policy->give_after(pool, blocks[step->block].token,
+                                   step->npoints ? &trace->points[step->points] : NULL,
                                    step->npoints);
             else
                 policy->give(pool, blocks[step->block].token);

@@ -78,6 +78,9 @@ chmod 600 "$work/other"
 printf '%b' "\\x$(printf %02x $(($$ & 255)))\\x$(printf %02x $(($$ >> 8 & 255)))\\x$(printf %02x $(($$ >> 16 & 255)))" |
     dd of="$work/other" bs=1 seek=16 conv=notrunc 2>/dev/null
 prints "process $$ has ended" watch "$work/other" --interval-ms 100
+cp "$work/other" "$work/many"
+printf '\377\377\377\377\377\377\377\377' | dd of="$work/many" bs=1 seek=184 conv=notrunc 2>/dev/null # refusals
+expect 0 watch "$work/many" --once --interval-ms 100
 cp "$work/other" "/dev/shm/ferry-watch-$$"
 chmod 600 "/dev/shm/ferry-watch-$$"
 expect 0 watch
