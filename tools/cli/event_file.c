@@ -179,9 +179,12 @@ size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[
 
 /* ---- files ---- */
 
-/* Makes an event of a line and counts it. */
-static fy_status_t read_line(const char *path, char *line, event_t *event, event_file_info_t *info)
+/* Makes an event of a line and counts it. The last line of a file that is cut off is no event: its
+ * number is 0. */
+static fy_status_t read_line(const text_lines_t *lines, char *line, event_t *event,
+                             event_file_info_t *info)
 {
+    const char *path = lines->input.path;
     if (++info->lines == 1) {
         if (*line && *line != '{')
             return TOOL_FAIL(CORRUPT_DATA,
@@ -197,6 +200,10 @@ static fy_status_t read_line(const char *path, char *line, event_t *event, event
                                       : event_parse(line, event);
     if (!wrong && info->lines == 1 && !event_is(event, "ferry"))
         wrong = "does not begin an event file: its \"ev\" must be \"ferry\"";
+    if (wrong && lines->is_partial && info->lines > 1 && !info->has_end) {
+        event->line = 0;
+        return FY_STATUS_OK;
+    }
     if (wrong)
         return TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path,
                          (unsigned long long)info->lines, wrong);
@@ -219,7 +226,8 @@ static fy_status_t read_lines(text_lines_t *lines, event_names_t *names,
     for (;;) {
         FY_TRY(text_lines_next(lines, &line));
         if (!line) break;
-        FY_TRY(read_line(lines->input.path, line, &event, info));
+        FY_TRY(read_line(lines, line, &event, info));
+        if (!event.line) break;
         if (event_is(&event, "end")) {
             info->has_end = true;
             if (!event_count(&event, "lost", INT64_MAX, &info->lost))
@@ -242,6 +250,7 @@ fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const e
                              void *user, event_file_info_t *out_info)
 {
     event_names_t names = { .site = NULL };
+    lines->takes_cut = true;
     const fy_status_t status = read_lines(lines, &names, fn, user, out_info);
     event_names_free(&names);
     return status;

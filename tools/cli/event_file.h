@@ -60,7 +60,8 @@ typedef struct event_file_info {
 } event_file_info_t;
 
 /* Calls `fn` for each line but the first and the last. Fails: IO, CORRUPT_DATA (says which line;
- * lines before it were handed out). A file that just ends is OK but not whole. */
+ * lines before it were handed out). A file that just ends, also within a line or within compressed
+ * data, is OK but not whole. */
 fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event),
                             void *user, event_file_info_t *out_info);
 /* The same of an open file. */

@@ -75,9 +75,11 @@ static fy_status_t fill(text_lines_t *lines)
                          TEXT_LINE_MOST_NBYTES - 1);
     char *to = lines->bytes + lines->end;
     const size_t room = TEXT_LINE_MOST_NBYTES - 1 - lines->end;
-    if (lines->unzip)
-        FY_TRY(unzip_read(lines->unzip, to, room, &got));
-    else if (fy__input_read(&lines->input, to, room, &got))
+    if (lines->unzip) {
+        const fy_status_t status = unzip_read(lines->unzip, to, room, &got);
+        const bool may_end = lines->takes_cut && lines->number && unzip_is_cut(lines->unzip);
+        if (!may_end) FY_TRY(status);
+    } else if (fy__input_read(&lines->input, to, room, &got))
         return input_failed(&lines->input);
     if (!got) lines->is_over = true;
     lines->end += got;
@@ -106,6 +108,7 @@ fy_status_t text_lines_next(text_lines_t *lines, char **out_line)
         }
         if (!end && !count) return FY_STATUS_OK;
         lines->begin += length + (end != NULL);
+        lines->is_partial = !end;
         lines->number++;
         line[length] = 0;
         if (length && line[length - 1] == '\r') line[length - 1] = 0;

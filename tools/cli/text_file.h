@@ -33,6 +33,8 @@ typedef struct text_lines {
     size_t begin, end;
     uint64_t number; /* of the last line, from 1 */
     bool is_over;    /* the file is; bytes may be left */
+    bool is_partial; /* the last line has no line end: the file may be cut off in it */
+    bool takes_cut;  /* the reader's: compressed data may be cut off behind the first line */
     char *again;     /* the line that text_lines_back has put back; NULL: none */
     char *last;
 } text_lines_t;

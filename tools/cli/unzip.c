@@ -13,6 +13,7 @@ struct unzip {
     fy__input_t *input;
     z_stream stream;
     bool is_between; /* a member has ended */
+    bool is_cut;
     unsigned char bytes[ROOM];
 };
 
@@ -49,6 +50,7 @@ static fy_status_t refill(unzip_t *unzip, bool *out_is_over)
     unzip->stream.avail_in = (uInt)got;
     *out_is_over = !got;
     if (got || unzip->is_between) return FY_STATUS_OK;
+    unzip->is_cut = true;
     return TOOL_FAIL(CORRUPT_DATA,
                      "%s is cut off: its compressed data have no end (the process was killed, or "
                      "still runs, or the disk was full)",
@@ -77,6 +79,8 @@ fy_status_t unzip_read(unzip_t *unzip, void *to, size_t room, size_t *out_nread)
     *out_nread = room - stream->avail_out;
     return FY_STATUS_OK;
 }
+
+bool unzip_is_cut(const unzip_t *unzip) { return unzip->is_cut; }
 
 void unzip_close(unzip_t *unzip)
 {

@@ -19,6 +19,8 @@ fy_status_t unzip_open(fy__input_t *input, const char *begin, size_t nbytes, unz
 /* The next bytes, at most `room`; *out_nread is 0 at the end only. Fails: IO, CORRUPT_DATA
  * (damaged, or cut off), OUT_OF_MEMORY. */
 fy_status_t unzip_read(unzip_t *unzip, void *to, size_t room, size_t *out_nread);
+/* Did unzip_read fail because the compressed data have no end? */
+bool unzip_is_cut(const unzip_t *unzip);
 void unzip_close(unzip_t *unzip);
 
 #endif

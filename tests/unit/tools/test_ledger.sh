@@ -98,6 +98,8 @@ expect 0 replay "$work/packed.jsonl.gz" --policy ferry
 events=$(gzip -cd "$work/packed.jsonl.gz" | wc -l)
 [ "$(wc -c <"$work/packed.jsonl.gz")" -le $((60 * events)) ] || fail "more than 60 bytes an event: $(wc -c <"$work/packed.jsonl.gz") of $events"
 head -c 3000 "$work/packed.jsonl.gz" >"$work/cut.gz"
+refuses 1 "has no end" ledger "$work/cut.gz"
+head -c 8 "$work/packed.jsonl.gz" >"$work/cut.gz"
 refuses 1 "is cut off" ledger "$work/cut.gz"
 refuses 1 "zstd is not available" info --record "$work/packed.zst"
 if [ -w /dev/full ]; then
@@ -123,7 +125,25 @@ refuses 1 "does not have as many events as its last line says" ledger "$work/les
 for bytes in 1 30 5000 5001 5002 5003 5010 5017 5023 5031 5040 5055 5071 5090; do
     head -c $bytes "$file" >"$work/cut.jsonl"
     expect 1 ledger "$work/cut.jsonl"
-    matches err 'line [0-9]+ is cut off|has no end'
+    if [ $bytes -le 30 ]; then says err "line 1 is cut off"; else says err "has no end"; fi
+done
+
+# A full disk cuts a file within a line: each reader shows the lines before it. The same bytes in the
+# middle are damage.
+"$ferry" experiment roundtrip --device sim:0 --size 16 --iters 3 --record "$work/cut" >/dev/null
+for command in ledger advise predict replay 'report --out FILE' 'timeline --out FILE' 'memory --format pytorch --out FILE'; do
+    read -r name options <<<"$command"
+    for bytes in 1 20; do
+        head -n -1 "$work/cut" | head -c -$bytes >"$work/half"
+        # shellcheck disable=SC2086  # several words
+        expect 1 "$name" "$work/half" ${options/FILE/$work/shown}
+        matches err 'has no end|is not whole'
+        { cat "$work/half" && printf '\n{"ev":"sync"}\n'; } >"$work/damaged"
+        [ $bytes -eq 1 ] && continue # the line is whole
+        # shellcheck disable=SC2086
+        expect 1 "$name" "$work/damaged" ${options/FILE/$work/shown}
+        matches err 'no whole event file: line [0-9]+ is cut off'
+    done
 done
 printf '{"ev":"ferry","version":1}\n{"ev":"scope_begin","scope":"a\\ud83d\\ude00b"}\n' >"$work/pair" # one character changed
 expect 1 ledger "$work/pair" --events

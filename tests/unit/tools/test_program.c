@@ -179,7 +179,7 @@ TS_TEST(test_launches)
 }
 
 /* Numbers of threads and streams grow in a long process; tables have only those in the file.
- * Operands of two ops, in turns. */
+ * Lines with operands of two ops alternate. */
 TS_TEST(test_late_numbers)
 {
     static const char text[] = HEAD
