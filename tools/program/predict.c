@@ -205,7 +205,7 @@ static bool profile_option(const program_device_t *device, char *out_profile, si
     const char *option = strstr(device->options, "profile=");
     if (!option) return false;
     option += strlen("profile=");
-    snprintf(out_profile, size, "%.*s", (int)strcspn(option, "&?, "), option);
+    snprintf(out_profile, size, "%.*s", (int)strcspn(option, "&"), option);
     return true;
 }
 

@@ -9,6 +9,11 @@ prints "usage: ferry predict FILE" predict --help
 refuses 2 "which file?" predict
 refuses 1 "IO" predict "$work/nowhere"
 refuses 2 "profile=moon: profile may be k80" predict "$work/nowhere" --profile moon
+# A recording names the file of a profile, which may have a space and a comma.
+mkdir "$work/a, b"
+echo '{ "ferry_profile": 1, "name": "slow", "base": "h200", "figures": { "kernel_ns": { "value": 9000, "unit": "ns" } } }' >"$work/a, b/slow.json"
+expect 0 train linear --max-steps 1 --device "sim:0?profile=$work/a, b/slow.json" --record "$work/slow.jsonl"
+expect 0 predict "$work/slow.jsonl"
 ! grep -q "sim:15" "$work/err" || fail "the error names a device that nobody asked for"
 refuses 2 "'pcie4x7' is no link" predict "$work/nowhere" --link pcie4x7
 expect 2 predict "$work/nowhere" --link 0GB/s
