@@ -28,6 +28,11 @@ needs_command() {
     local name
     for name in "$@"; do command -v "$name" >/dev/null || skip "there is no $name"; done
 }
+# split TEXT: sets $words, in which @ is $work, whose path may have spaces
+split() {
+    read -ra words <<<"$1"
+    words=("${words[@]//@/$work}")
+}
 # Before $work is deleted; a test may define its own.
 clean_up() { :; }
 # shellcheck disable=SC2317  # the trap calls it

@@ -3,6 +3,7 @@
  * content of a snapshot (tests/conformance/test_snapshot.c). */
 
 #include "alloc/report/snapshot.h"
+#include "runtime/base/c_locale.h"
 #include "tests/support/harness.h"
 
 enum { BLOCKS = 10000, SEGMENTS = 3 };
@@ -105,17 +106,26 @@ static void expect_well_formed(void)
     assert_int_equal(depth, 0);
 }
 
+/* Of the rectangle at `s`: the number after `key`, up to the closing quote. */
+static double attribute(const char *s, const char *key)
+{
+    char *end;
+    const char *at = strstr(s, key);
+    assert_true(at && at < strchr(s, '>'));
+    const double value = fy__strtod(at + strlen(key), &end);
+    assert_int_equal(*end, '"');
+    return value;
+}
+
 static void expect_inside_page(void)
 {
-    double x, y, width, height, page;
-    assert_int_equal(
-        sscanf(strstr(svg, "<svg "),
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"%lf\"", &page),
-        1);
+    static const char head[] = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"";
+    const char *begin = strstr(svg, head);
+    assert_non_null(begin);
+    const double page = fy__strtod(begin + strlen(head), NULL);
     for (const char *s = svg; (s = strstr(s, "<rect x=")); s++) {
-        assert_int_equal(sscanf(s, "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", &x, &y,
-                                &width, &height),
-                         4);
+        const double x = attribute(s, " x=\""), y = attribute(s, " y=\""),
+                     width = attribute(s, " width=\""), height = attribute(s, " height=\"");
         /* a block that is widened to a pixel may reach into the margin */
         assert_true(x >= 16 && width > 0 && x + width <= 1185.01);
         assert_true(y >= 0 && y + height <= page);

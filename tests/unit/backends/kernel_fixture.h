@@ -10,6 +10,7 @@
 #include "opset/formulas/index.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/loops.h"
+#include "runtime/base/c_locale.h"
 #include "tests/support/harness.h"
 #include "tests/support/oracle.h"
 
@@ -29,7 +30,7 @@ static UNUSED fy_status_t api_fail(fy_status_t status, const char *file, int lin
     (void)file;
     (void)line;
     va_start(args, format);
-    (void)vsnprintf(last_text, sizeof last_text, format, args);
+    (void)fy__vsnprintf(last_text, sizeof last_text, format, args);
     va_end(args);
     last_failure = status;
     return status;

@@ -7,6 +7,7 @@
 #include <ferry/backend.h>
 
 #include "backends/kernels/kernels.h"
+#include "runtime/base/c_locale.h"
 #include "tests/support/fake_driver.h"
 
 static const fy_backend_t *cuda;
@@ -30,7 +31,7 @@ static fy_status_t host_fail(fy_status_t status, const char *file, int line, con
     assert_non_null(file);
     failure.status = status;
     va_start(args, format);
-    vsnprintf(failure.text, sizeof failure.text, format, args);
+    fy__vsnprintf(failure.text, sizeof failure.text, format, args);
     va_end(args);
     return status;
 }
@@ -39,7 +40,7 @@ static void host_log(fy_log_level_t level, const char *format, ...)
     va_list args;
     (void)level;
     va_start(args, format);
-    vsnprintf(last_log, sizeof last_log, format, args);
+    fy__vsnprintf(last_log, sizeof last_log, format, args);
     va_end(args);
     if (on_log != NULL) on_log();
 }

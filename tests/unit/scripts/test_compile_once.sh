@@ -15,7 +15,7 @@ project(kernels NONE)
 include("$root/cmake/compile-once.cmake")
 foreach(name one two)
     ferry_compile_once(\${PROJECT_BINARY_DIR}/\${name}.fatbin \${PROJECT_SOURCE_DIR}/\${name}.cu
-                       \${LAUNCHER} -- $work/nvcc \${FLAGS} -Ifirst -I\${PROJECT_SOURCE_DIR})
+                       \${LAUNCHER} -- "$work/nvcc" \${FLAGS} -Ifirst -I\${PROJECT_SOURCE_DIR})
     add_custom_target(\${name} ALL DEPENDS \${PROJECT_BINARY_DIR}/\${name}.fatbin)
 endforeach()
 END

@@ -14,11 +14,11 @@ installed() { mkdir -p "$work/$1" && touch "$work/$1"/{head.h,tool} && chmod +x 
 cat >"$work/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.22)
 project(small NONE)
-include($root/cmake/forget.cmake)
+include("$root/cmake/forget.cmake")
 ferry_forget_removed(TOOL)
 ferry_forget_removed(FOLDER head.h)
-find_program(TOOL tool PATHS $work/one $work/two NO_DEFAULT_PATH)
-find_path(FOLDER head.h PATHS $work/one $work/two NO_DEFAULT_PATH)
+find_program(TOOL tool PATHS "$work/one" "$work/two" NO_DEFAULT_PATH)
+find_path(FOLDER head.h PATHS "$work/one" "$work/two" NO_DEFAULT_PATH)
 message(STATUS "found \${TOOL} \${FOLDER}")
 END
 configured TOOL-NOTFOUND FOLDER-NOTFOUND

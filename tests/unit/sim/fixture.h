@@ -11,6 +11,7 @@
 
 #include "backends/builtin.h"
 #include "backends/sim/memory.h"
+#include "runtime/base/c_locale.h"
 #include "tests/support/test.h"
 
 /* Statuses of the backend; the last failure's text contains `part`. */
@@ -33,7 +34,7 @@ static fy_status_t note_failure(fy_status_t status, const char *file, int line, 
     va_list args;
     (void)file, (void)line;
     va_start(args, format);
-    vsnprintf(said, sizeof(said), format, args);
+    fy__vsnprintf(said, sizeof(said), format, args);
     va_end(args);
     return status;
 }

@@ -65,11 +65,11 @@ if [ -c /dev/full ]; then
     "$ferry" train linear --device sim:0 --max-steps 1 --record "$work/full.jsonl" >/dev/null || fail "a recorded training"
     "$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --json >"$work/full.json" || fail "an experiment"
     for command in --version --help info watch "plan lenet" "plan lenet --json" "train linear --device host --max-steps 1" \
-        "experiment roundtrip --device sim:0 --size 16 --iters 1 --json" "compare $work/full.json $work/full.json" \
-        "ledger $work/full.jsonl" "advise $work/full.jsonl" "predict $work/full.jsonl" "replay $work/full.jsonl --policy ferry" \
-        "timeline $work/full.jsonl --out $work/full.trace" "report $work/full.jsonl --out $work/full.html"; do
-        # shellcheck disable=SC2086 # words
-        "$ferry" $command >/dev/full 2>"$work/err"
+        "experiment roundtrip --device sim:0 --size 16 --iters 1 --json" "compare @/full.json @/full.json" \
+        "ledger @/full.jsonl" "advise @/full.jsonl" "predict @/full.jsonl" "replay @/full.jsonl --policy ferry" \
+        "timeline @/full.jsonl --out @/full.trace" "report @/full.jsonl --out @/full.html"; do
+        split "$command"
+        "$ferry" "${words[@]}" >/dev/full 2>"$work/err"
         status=$?
         if ! { [ $status -eq 1 ] && grep -q 'IO: cannot write to standard output: No space left' "$work/err"; }; then
             fail "$command >/dev/full: exit status $status: $(cat "$work/err")"

@@ -14,8 +14,9 @@ while IFS='|' read -r name good bad; do
         if grep -q "$name" "$work/err"; then fail "$name=$value is complained of: $(head -c 200 "$work/err")"; fi
     done
     for value in $bad; do
-        for command in "$run" "info --device host" "ledger $work/nothing" "plan mlp" "train mlp --max-steps 1 --device host --limit-samples 64"; do
-            (export "$name=$value" && "$ferry" $command >"$work/out" 2>"$work/err")
+        for command in "$run" "info --device host" "ledger @/nothing" "plan mlp" "train mlp --max-steps 1 --device host --limit-samples 64"; do
+            split "$command"
+            (export "$name=$value" && "$ferry" "${words[@]}" >"$work/out" 2>"$work/err")
             status=$?
             [ $status -eq 2 ] || fail "$name=$value ferry $command: exit status $status, not 2: $(head -c 200 "$work/err")"
             says err "$name" "$value"

@@ -182,9 +182,9 @@ refused() {
     local text=$1
     shift
     hostile hostile "$@"
-    for command in ledger "ledger $work/one_rank" "report --out $work/hostile.html"; do
-        set -- $command
-        expect 1 "$1" "$work/hostile" "${@:2}"
+    for command in ledger "ledger @/one_rank" "report --out @/hostile.html"; do
+        split "$command"
+        expect 1 "${words[0]}" "$work/hostile" "${words[@]:1}"
         silent out
         says err "$work/hostile" "$text"
     done

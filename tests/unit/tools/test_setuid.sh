@@ -28,11 +28,12 @@ honours() {
     FERRY_SNAPSHOT_ON_OOM) command="experiment roundtrip --size 1000 --iters 2 --device sim:0?limit=64KiB" ;;
     FERRY_PLUGIN_PATH) value=$work/out.d/plugins command="$roundtrip planted:0" sign= ;;
     FERRY_DATA) value=$work/out.d/data command="train mlp --device host --limit-samples 64 --max-steps 1" sign= ;;
-    PATH) value=$work/out.d/programs command="experiment minibatch --device sim:0 --runs gd --plot $work/out.d/plot.svg" ;;
+    PATH) value=$work/out.d/programs command="experiment minibatch --device sim:0 --runs gd --plot @/out.d/plot.svg" ;;
     FERRY_CUDA_DRIVER) command="info" sign= ;;
     esac
     rm -f "$made"
-    as_nobody /usr/bin/env "$variable=$value" "$work/ferry" $command >"$work/out" 2>&1
+    split "$command"
+    as_nobody /usr/bin/env "$variable=$value" "$work/ferry" "${words[@]}" >"$work/out" 2>&1
     if [ "$sign" ]; then [ -e "$sign" ]; else grep -qF "$value" "$work/out"; fi
 }
 variables="FERRY_RECORD FERRY_SNAPSHOT_ON_OOM FERRY_PLUGIN_PATH FERRY_DATA PATH"

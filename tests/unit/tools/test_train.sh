@@ -31,8 +31,9 @@ refuses 1 "crop is 29; images have a height of 28" train mnist2018 --limit-sampl
 refuses 2 "is not NAME=FACTOR" train mlp --lr-scale fc1
 expect 2 train mlp --lr-scale fc1=-1
 refuses 2 "adadelta has none" train mnist --momentum 0.5
-for other in "--checkpoint $work/run" "--save $work/w" --graph "--lr 1" "--schedule step" "--warmup 2" "--scale-lr 8"; do
-    refuses 2 "--find-lr" train mlp --find-lr $other
+for other in "--checkpoint @/run" "--save @/w" --graph "--lr 1" "--schedule step" "--warmup 2" "--scale-lr 8"; do
+    split "$other"
+    refuses 2 "--find-lr" train mlp --find-lr "${words[@]}"
     silent out
 done
 refuses 2 "constant, step, cosine" train mlp --schedule one-cycle --warmup 3

@@ -4,6 +4,7 @@
  * weights that this program writes with `--write MODEL FILE`: first values are drawn from a seed,
  * so they are the same on every machine. Where PyTorch is installed, that script also compares
  * every element (test unit_train_models_pytorch). */
+#include "runtime/base/c_locale.h"
 #include "tests/unit/train/fixture.h"
 
 #include <math.h>
@@ -163,8 +164,7 @@ static void check_model(const char *model)
 {
     static float logits[MAX_LOGITS];
     char line[256], name[128], what[16], key[96];
-    double want;
-    int seen = 0;
+    int seen = 0, used;
     result_t r = compute(model);
     ts_read(r.logits, logits, ts_info(r.logits).nbytes);
     const double small = 1e-4 * largest_grad(r.model);
@@ -172,9 +172,10 @@ static void check_model(const char *model)
     assert_non_null(file);
     while (fgets(line, sizeof line, file)) {
         double got = 0, bound = 1e-3;
-        if (sscanf(line, "%127s %15s %95s %lf", name, what, key, &want) != 4 ||
+        if (sscanf(line, "%127s %15s %95s %n", name, what, key, &used) != 3 ||
             strcmp(name, model) != 0)
             continue;
+        const double want = fy__strtod(line + used, NULL);
         seen++;
         if (strcmp(what, "logits") == 0) {
             for (int i = 0; i < 10; i++) got += weight_of(i) * logits[atoi(key) + i];
