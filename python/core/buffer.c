@@ -173,7 +173,15 @@ PyObject *core_from_buffer(PyObject *module, PyObject *object)
     for (int i = 0; i < b->view.ndim; i++) {
         b->dims[i] = b->view.shape[i];
         b->strides[i] = b->view.strides[i] / itemsize;
-        if (b->view.strides[i] % itemsize) b->strides[i] = -1; /* refused, as negative ones are */
+        if (b->view.strides[i] % itemsize == 0 || b->view.shape[i] <= 1) continue;
+        PyErr_Format(
+            PyExc_BufferError,
+            "axis %d of the buffer has a stride of %zd bytes, no multiple of the element's "
+            "%zd, as fields of packed records have: copy it, numpy.ascontiguousarray(a)",
+            i, b->view.strides[i], itemsize);
+        PyBuffer_Release(&b->view);
+        free(b);
+        return NULL;
     }
     t->data = b->view.buf;
     t->device.device_type = kDLCPU;

@@ -86,7 +86,10 @@ void core_watch_signals(void);
 PyObject *core_raise_interrupt(PyObject *module, PyObject *unused);
 /* dlpack.c */
 PyObject *tensor_dlpack(PyObject *self, PyObject *args);
+PyObject *tensor_is_read_only(PyObject *self, void *unused);
 PyObject *core_from_dlpack(PyObject *module, PyObject *args);
+/* Is it imported read-only, or a view that repeats elements? -1 with an exception. */
+int core_is_read_only(const tensor_object *tensor, fy_tensor_info_t *out_info);
 /* As fy_tensor_to_dlpack; page-locked memory as the CPU's. */
 fy_status_t core_export(tensor_object *tensor, int is_read_only, fy_stream_t *stream,
                         DLManagedTensorVersioned **out_managed);

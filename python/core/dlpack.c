@@ -8,6 +8,20 @@
 static const char fresh[] = "dltensor_versioned", used[] = "used_dltensor_versioned";
 static const char old_fresh[] = "dltensor", old_used[] = "used_dltensor";
 
+int core_is_read_only(const tensor_object *tensor, fy_tensor_info_t *out_info)
+{
+    *out_info = (fy_tensor_info_t)FY_TENSOR_INFO_INIT;
+    const fy_status_t status = api.fy_tensor_query(tensor->handle, out_info);
+    if (status != FY_STATUS_OK) {
+        core_raise(status);
+        return -1;
+    }
+    int repeats = 0;
+    for (int i = 0; i < out_info->rank; i++)
+        repeats |= out_info->dims[i] > 1 && out_info->strides[i] == 0;
+    return repeats || out_info->is_read_only;
+}
+
 fy_status_t core_export(tensor_object *tensor, int is_read_only, fy_stream_t *stream,
                         DLManagedTensorVersioned **out_managed)
 {
@@ -108,6 +122,14 @@ PyObject *core_import(fy_device_t *device, DLManagedTensorVersioned *managed, in
     const fy_status_t status = api.fy_tensor_from_dlpack(device, managed, &tensor);
     *out_is_taken = status == FY_STATUS_OK;
     return *out_is_taken ? core_wrap(tensor) : core_raise(status);
+}
+
+PyObject *tensor_is_read_only(PyObject *self, void *unused)
+{
+    (void)unused;
+    fy_tensor_info_t info;
+    const int fixed = core_is_read_only((tensor_object *)self, &info);
+    return fixed < 0 ? NULL : PyBool_FromLong(fixed);
 }
 
 static PyObject *import_old(fy_device_t *device, PyObject *capsule)

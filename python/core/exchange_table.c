@@ -13,21 +13,12 @@ static tensor_object *checked(void *object)
     return tensor;
 }
 
-/* -1: an exception is set. */
-static int is_read_only(const tensor_object *tensor, fy_tensor_info_t *out_info)
-{
-    *out_info = (fy_tensor_info_t)FY_TENSOR_INFO_INIT;
-    const fy_status_t status = api.fy_tensor_query(tensor->handle, out_info);
-    if (status != FY_STATUS_OK) core_raise(status);
-    return status == FY_STATUS_OK ? out_info->is_read_only : -1;
-}
-
 static int managed_from_object(void *object, DLManagedTensorVersioned **out)
 {
     fy_tensor_info_t info;
     *out = NULL;
     tensor_object *tensor = checked(object);
-    const int fixed = tensor ? is_read_only(tensor, &info) : -1;
+    const int fixed = tensor ? core_is_read_only(tensor, &info) : -1;
     if (fixed < 0) return -1;
     const fy_status_t status = core_export(tensor, fixed, NULL, out);
     if (status != FY_STATUS_OK) core_raise(status);
@@ -81,7 +72,7 @@ static int borrow_from_object(void *object, DLTensor *out)
     void *data = NULL;
     DLManagedTensorVersioned *managed;
     tensor_object *tensor = checked(object);
-    const int fixed = tensor ? is_read_only(tensor, &info) : -1;
+    const int fixed = tensor ? core_is_read_only(tensor, &info) : -1;
     if (fixed < 0) return -1;
     /* device and dtype as exports have them; all refusals */
     const fy_status_t status = core_export(tensor, fixed, NULL, &managed);

@@ -129,6 +129,7 @@ static PyGetSetDef tensor_members[] = {
     { "_as_parameter_", get_handle, NULL, "The handle, for ferry._c: borrowed.", NULL },
     { "_device", get_device, NULL, NULL, NULL },
     { "_dtype", get_dtype, NULL, NULL, NULL },
+    { "_is_read_only", tensor_is_read_only, NULL, NULL, NULL },
     { "shape", get_dims, NULL, "The length of each axis: a tuple.", NULL },
     { "strides", get_dims, NULL, "The stride of each axis in elements; 0: repeated.", &api },
     { NULL, NULL, NULL, NULL, NULL },

@@ -142,6 +142,8 @@ class Tensor(_core.Tensor, Handle):
 
         if not writable:
             return numpy.asarray(memoryview(self))
+        if self._is_read_only:
+            raise BufferError("the tensor is read-only, or a view that repeats elements: copy it")
         return numpy.from_dlpack(_Writable(self))
 
     def tolist(self) -> Any:
@@ -190,7 +192,8 @@ class Tensor(_core.Tensor, Handle):
     ) -> Any:
         """A capsule of DLPack, without a copy; of version 1 if max_version allows it.
 
-        The consumer may write to the bytes, unless the tensor is read-only. Consumers in C find the
+        The consumer may write to the bytes, unless the tensor is read-only, as views that repeat
+        elements are. Consumers in C find the
         table __dlpack_c_exchange_api__ in the type.
         """
         return export_dlpack(self, stream, max_version, dl_device, copy)
@@ -369,7 +372,7 @@ def export_dlpack(
     tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy: Any
 ) -> Any:
     is_versioned = max_version is not None and max_version[0] >= 1
-    is_read_only = tensor.info()["is_read_only"]
+    is_read_only = tensor._is_read_only
     if is_read_only and not is_versioned:
         raise BufferError(
             "the tensor is read-only, which DLPack before version 1 cannot express: ask with "

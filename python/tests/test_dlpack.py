@@ -122,6 +122,27 @@ class Capsules(unittest.TestCase):
         with self.assertRaises(ferry.InvalidArgument):
             ferry.fill(ferry.from_dlpack(fixed)[1:], 0)
 
+    def test_repeated_elements(self):
+        """A view that repeats elements is exported read-only."""
+        t = ferry.tensor([[1.0], [2.0]])
+        for view in (t.broadcast_to(2, 3), t.broadcast_to(4, 2, 1), t[0].broadcast_to(2, 2)):
+            with self.assertRaisesRegex(BufferError, "read-only.*max_version"):
+                view.__dlpack__()
+            capsule = view.__dlpack__(max_version=(1, 0))
+            managed = Managed.from_address(python.PyCapsule_GetPointer(capsule, NEW))
+            self.assertEqual(managed.flags, 1)
+            again = ferry._core.from_dlpack(capsule, ferry.host._as_parameter_)
+            self.assertEqual((address(again), again.tolist()), (address(t), view.tolist()))
+            with self.assertRaises(ferry.InvalidArgument):
+                ferry.fill(again, 0)
+            if HAS_VERSIONS:
+                array = numpy.from_dlpack(view)
+                self.assertEqual((array.tolist(), array.flags.writeable), (view.tolist(), False))
+                with self.assertRaisesRegex(BufferError, "copy"):
+                    view.numpy(writable=True)
+        self.assertEqual(ferry.from_dlpack(t.broadcast_to(1, 2, 1)).shape, (1, 2, 1))
+        ferry.fill(ferry.from_dlpack(t[None]), 0)  # an axis of length 1 repeats nothing
+
     def test_versions_of_producers(self):
         for is_old in (False, True):
             producer = Producer(is_old)

@@ -90,6 +90,30 @@ class Buffers(unittest.TestCase):
         self.assertEqual(sys.getrefcount(source), before)
 
     @unittest.skipIf(numpy is None, "no NumPy")
+    def test_packed_records(self):
+        records = numpy.zeros(3, [("flag", "u1"), ("value", "f4")])
+        for import_ in (ferry.from_numpy, ferry.tensor):
+            with self.assertRaisesRegex(BufferError, "5 bytes, no multiple of .* 4.*ascontiguous"):
+                import_(records["value"])
+            self.assertEqual(import_(records["flag"]).tolist(), [0, 0, 0])
+        self.assertEqual(ferry.tensor(numpy.ascontiguousarray(records["value"])).shape, (3,))
+
+    def test_empty_tensors(self):
+        codes = {"f32": "f", "f64": "d", "f16": "e", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}
+        for dtype, code in codes.items():
+            for shape in ((0,), (0, 3), (3, 0), (2, 0, 4)):
+                t = ferry.zeros(shape, dtype)
+                for given in (t, t.T, t[..., None]):
+                    view = memoryview(given)
+                    size = view.itemsize
+                    self.assertEqual((view.format, view.shape, view.nbytes), (code, given.shape, 0))
+                    self.assertEqual(ferry.from_buffer(view).shape, given.shape)
+                    if numpy:
+                        for array in (given.numpy(), numpy.asarray(given), given.numpy(True)):
+                            self.assertEqual(array.shape, given.shape)
+                            self.assertEqual((array.dtype, array.itemsize), (numpy.dtype(code), size))
+
+    @unittest.skipIf(numpy is None, "no NumPy")
     def test_numpy(self):
         t = ferry.tensor([[1.0, 2.0], [3.0, 4.0]])
         for a in (t.numpy(), numpy.asarray(t), numpy.array(t, copy=False)):
