@@ -6,11 +6,13 @@ import ctypes
 import gzip
 import json
 import os
-from typing import Any, Dict, Iterator, Mapping, Optional, Union
+import warnings
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Union
 
 from ferry import _c, _core
 from ferry._device import Device, as_device
-from ferry._tensor import Tensor, wrap_out
+from ferry._errors import CLASSES, Status
+from ferry._tensor import Tensor, upload_many, wrap_out
 from ferry._types import enumerator, path_bytes, text
 
 
@@ -24,14 +26,39 @@ def write_npy(path: Any, tensor: Tensor) -> None:
     _c.fy_npy_write(path_bytes(path), tensor)
 
 
-def read_npz(path: Any) -> Dict[str, Tensor]:
-    """All arrays of an .npz archive by name, as host tensors. Fails: as read_npy."""
+def read_npz(path: Any, names: Optional[Iterable[str]] = None) -> Dict[str, Tensor]:
+    """Arrays of an .npz archive by name, as host tensors; by default all whose dtype Ferry has.
+
+    A warning names those that are left out. With `names`, only these are read, and each of them
+    must be there and have a dtype of Ferry. Fails: KeyError, and as read_npy.
+    """
     file = _c.out(_c.fy_npz_open, path_bytes(path))
     try:
-        names = [_c.fy_npz_name(file, index).decode() for index in range(_c.fy_npz_count(file))]
-        return {name: wrap_out(_c.fy_npz_read, file, index) for index, name in enumerate(names)}
+        count = _c.fy_npz_count(file)
+        found = {_c.fy_npz_name(file, index).decode(): index for index in range(count)}
+        return _read(path, found, names, lambda index: wrap_out(_c.fy_npz_read, file, index))
     finally:
         _c.fy_npz_close(file)
+
+
+def _read(path: Any, found: Dict[str, int], names: Any, read: Callable[[int], Tensor]) -> dict:
+    """The members of these names; of None, those that Ferry can read."""
+    if names is not None:
+        wanted = [names] if isinstance(names, str) else list(names)
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            raise KeyError(f"{path} has no {missing[0]!r} among its {len(found)} members")
+        return {name: read(found[name]) for name in wanted}
+    tensors, refused = {}, []
+    for name, index in found.items():
+        try:
+            tensors[name] = read(index)
+        except CLASSES[Status.UNSUPPORTED] as error:
+            refused.append(f"{name!r} ({error.text})")
+    if refused:
+        left_out = f"{path}: {len(refused)} of {len(found)} members are left out: "
+        warnings.warn(left_out + ", ".join(refused), stacklevel=3)
+    return tensors
 
 
 def write_npz(path: Any, tensors: Mapping[str, Tensor]) -> None:
@@ -48,17 +75,21 @@ def _fill(entries: Any, tensors: Mapping[str, Tensor]) -> None:
         entry.name, entry.tensor = text(name), tensor._as_parameter_
 
 
-def read_safetensors(path: Any, device: Union[Device, str, None] = None) -> Dict[str, Tensor]:
-    """All tensors of a file by name: on the host, or uploaded to `device` in one call."""
-    from ferry._tensor import upload_many
+def read_safetensors(
+    path: Any, device: Union[Device, str, None] = None, names: Optional[Iterable[str]] = None
+) -> Dict[str, Tensor]:
+    """Tensors of a file by name: on the host, or uploaded to `device` in one call.
 
+    names: as in read_npz; by default all whose dtype Ferry has, with a warning about others.
+    """
     file = _c.out(_c.fy_safetensors_open, path_bytes(path))
     try:
-        found: Dict[str, Tensor] = {}
+        indices: Dict[str, int] = {}
         for index in range(_c.fy_safetensors_count(file)):
             info = _c.defaults(_c.fy_safetensors_info_t)
             _c.fy_safetensors_at(file, index, ctypes.byref(info))
-            found[info.name.decode()] = wrap_out(_c.fy_safetensors_read, file, index)
+            indices[info.name.decode()] = index
+        found = _read(path, indices, names, lambda i: wrap_out(_c.fy_safetensors_read, file, i))
     finally:
         _c.fy_safetensors_close(file)
     if device is None or not found:

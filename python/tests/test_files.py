@@ -4,9 +4,11 @@ import asyncio
 import io
 import json
 import os
+import struct
 import tempfile
 import threading
 import unittest
+import warnings
 from pathlib import Path
 
 import ferry
@@ -104,6 +106,37 @@ class Files(unittest.TestCase):
         self.assertEqual(uploaded["x"].device.name, "sim:0")
         with self.assertRaises(TypeError):
             ferry.write_safetensors(path, {"x": [1]})
+
+    def files_with_members_that_ferry_lacks(self):
+        header = {"scaled_fp8": {"dtype": "F8_E4M3", "shape": [0], "data_offsets": [0, 0]},
+                  "w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                  "last": {"dtype": "U8", "shape": [1], "data_offsets": [8, 9]}}  # fmt: skip
+        text = json.dumps(header).encode()
+        path = self.folder / "a.safetensors"
+        path.write_bytes(struct.pack("<Q", len(text)) + text + struct.pack("<ffB", 1, 2, 3))
+        yield path, ferry.read_safetensors
+        yield path, lambda p, **options: ferry.read_safetensors(p, ferry.host, **options)
+        if numpy:
+            path = self.folder / "b.npz"
+            odd = numpy.arange(3, dtype="<i2")
+            numpy.savez(path, scaled_fp8=odd, w=numpy.array([1, 2], "f4"), last=odd[:1] + 3 > 0)
+            yield path, ferry.read_npz
+
+    def test_members_that_ferry_lacks(self):
+        for path, read in self.files_with_members_that_ferry_lacks():
+            with self.assertWarnsRegex(UserWarning, "1 of 3 .*'scaled_fp8'"):
+                found = read(path)
+            self.assertEqual(set(found), {"w", "last"})
+            self.assertEqual(found["w"].tolist(), [1, 2])
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.assertEqual(read(path, names=["w"])["w"].tolist(), [1, 2])
+                self.assertEqual(list(read(path, names="w")), ["w"])
+                self.assertEqual(read(path, names=[]), {})
+            with self.assertRaises(ferry.Unsupported):
+                read(path, names=["w", "scaled_fp8"])
+            with self.assertRaisesRegex(KeyError, "no 'v' among its 3"):
+                read(path, names=["w", "v"])
 
     def test_snapshot_and_events(self):
         device = ferry.Device("sim:0")
