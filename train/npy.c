@@ -81,15 +81,20 @@ static fy_status_t read_header(source_t *source, fyt_npy_t *out_npy, uint64_t *o
     return fyt_npy_read_header(source->path, text, (size_t)length, out_npy);
 }
 
+uint64_t fyt_find_wrong_bool(fy_dtype_t dtype, const void *data, uint64_t nbytes)
+{
+    const unsigned char *bytes = data;
+    uint64_t i = dtype == FY_DTYPE_BOOL ? 0 : nbytes;
+    while (i < nbytes && bytes[i] <= 1) i++;
+    return i;
+}
+
 static fy_status_t check_bools(const char *path, const fyt_npy_t *npy, const unsigned char *data)
 {
-    if (npy->dtype != FY_DTYPE_BOOL) return FY_STATUS_OK;
-    for (uint64_t i = 0; i < npy->nbytes; i++)
-        if (data[i] > 1)
-            return FYT_FAIL(CORRUPT_DATA,
-                            "%s: element %" PRIu64 " [bool] is the byte %d, not 0 or 1", path, i,
-                            data[i]);
-    return FY_STATUS_OK;
+    const uint64_t i = fyt_find_wrong_bool(npy->dtype, data, npy->nbytes);
+    if (i == npy->nbytes) return FY_STATUS_OK;
+    return FYT_FAIL(CORRUPT_DATA, "%s: element %" PRIu64 " [bool] is the byte %d, not 0 or 1", path,
+                    i, data[i]);
 }
 
 /* A dense tensor of the bytes in the order of the file; of reversed dims, if that is Fortran's. */
@@ -181,6 +186,17 @@ static fy_status_t write_file(const char *path, const char *header, size_t heade
     return status;
 }
 
+fy_status_t fyt_check_bools(const char *call, fy_dtype_t dtype, const void *data, uint64_t nbytes)
+{
+    const uint64_t wrong = fyt_find_wrong_bool(dtype, data, nbytes);
+    if (wrong == nbytes) return FY_STATUS_OK;
+    return FYT_FAIL(BAD_VALUE,
+                    "%s: byte %" PRIu64
+                    " of the data [bool] is %d, not 0 or 1\n  Such a file would "
+                    "be refused by its readers: write 0 or 1 into the memory",
+                    call, wrong, ((const unsigned char *)data)[wrong]);
+}
+
 fy_status_t fyt_npy_prepare(const char *call, fy_tensor_t *tensor, fyt_npy_bytes_t *out_bytes)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
@@ -199,6 +215,8 @@ fy_status_t fyt_npy_prepare(const char *call, fy_tensor_t *tensor, fyt_npy_bytes
         status = fyt_npy_write_header(&npy, out_bytes->header, &out_bytes->header_nbytes);
     if (status == FY_STATUS_OK) status = fy_tensor_map(bytes, FY_ACCESS_READ, &out_bytes->data);
     out_bytes->nbytes = npy.nbytes;
+    if (status == FY_STATUS_OK)
+        status = fyt_check_bools(call, info.dtype, out_bytes->data, npy.nbytes);
     if (status != FY_STATUS_OK) {
         fy_tensor_destroy(out_bytes->own);
         out_bytes->own = NULL;

@@ -40,5 +40,10 @@ typedef struct fyt_npy_bytes {
 } fyt_npy_bytes_t;
 /* Fails as fy_npy_write; `call` is for errors. */
 fy_status_t fyt_npy_prepare(const char *call, fy_tensor_t *tensor, fyt_npy_bytes_t *out_bytes);
+/* The index of the first byte of a bool that is neither 0 nor 1; `nbytes` if there is none, or for
+ * another dtype. */
+uint64_t fyt_find_wrong_bool(fy_dtype_t dtype, const void *data, uint64_t nbytes);
+/* Fails: BAD_VALUE (`data` of bools has a byte that is neither 0 nor 1). */
+fy_status_t fyt_check_bools(const char *call, fy_dtype_t dtype, const void *data, uint64_t nbytes);
 
 #endif

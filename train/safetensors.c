@@ -17,6 +17,7 @@
 #include "runtime/base/input.h"
 #include "train/abi.h"
 #include "train/fail.h"
+#include "train/npy.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the format's numbers and data are little-endian, and are read as they lie");
@@ -202,13 +203,11 @@ const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *ke
 static fy_status_t check_values(const fy_safetensors_t *file, const fy_safetensors_info_t *info,
                                 const unsigned char *data)
 {
-    if (info->dtype != FY_DTYPE_BOOL) return FY_STATUS_OK;
-    for (uint64_t i = 0; i < info->nbytes; i++)
-        if (data[i] > 1)
-            return FYT_FAIL(CORRUPT_DATA,
-                            "%s: element %llu of tensor '%.64s' [bool] is the byte %d, not 0 or 1",
-                            file->path, (unsigned long long)i, info->name, data[i]);
-    return FY_STATUS_OK;
+    const uint64_t i = fyt_find_wrong_bool(info->dtype, data, info->nbytes);
+    if (i == info->nbytes) return FY_STATUS_OK;
+    return FYT_FAIL(CORRUPT_DATA,
+                    "%s: element %llu of tensor '%.64s' [bool] is the byte %d, not 0 or 1",
+                    file->path, (unsigned long long)i, info->name, data[i]);
 }
 
 static fy_status_t read_data(const fy_safetensors_t *file, const fy_safetensors_info_t *info,

@@ -13,6 +13,7 @@
 
 #include "runtime/base/json.h"
 #include "train/fail.h"
+#include "train/npy.h"
 #include "train/replace.h"
 
 /* An entry, ready to be written. */
@@ -195,7 +196,7 @@ static fy_status_t take_entry(size_t index, const fy_safetensors_entry_t *entry,
     void *data;
     FY_TRY(fy_tensor_map(from, FY_ACCESS_READ, &data));
     item->data = data;
-    return FY_STATUS_OK;
+    return fyt_check_bools("safetensors_write", item->info.dtype, data, item->info.nbytes);
 }
 
 static fy_status_t take_entries(size_t count, const fy_safetensors_entry_t *entries, item_t *items)

@@ -163,7 +163,8 @@ FY_API_STATUS fy_tensor_to_dlpack(fy_tensor_t *tensor, fy_access_t access, fy_st
  * ends it. If the call fails, `managed` is still yours.
  * Completion: give the producer the queue of fy_stream_native(device, NULL, ...) as its stream.
  * Fails: UNSUPPORTED (version, dtype, lanes), DEVICE_MISMATCH, INVALID_ARGUMENT (rank, shape,
- * negative strides, elements that overlap, alignment), OUT_OF_MEMORY. */
+ * negative strides, elements that overlap, alignment), BAD_VALUE (a bool of host memory is neither
+ * 0 nor 1), OUT_OF_MEMORY. */
 FY_API_STATUS fy_tensor_from_dlpack(fy_device_t *device, DLManagedTensorVersioned *managed,
                                     fy_tensor_t **out_tensor);
 

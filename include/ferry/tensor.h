@@ -58,7 +58,8 @@ FY_API_STATUS fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int r
  * nothing.
  * `deleter` (may be NULL) runs after the last use, copies in flight included; it does not run if
  * the call fails.
- * Fails: INVALID_ARGUMENT (NULL with nbytes > 0, data not aligned to its dtype). */
+ * Fails: INVALID_ARGUMENT (NULL with nbytes > 0, data not aligned to its dtype), BAD_VALUE (a bool
+ * of host memory is neither 0 nor 1: clear memory that is written later). */
 FY_API_STATUS fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                              void *data, fy_deleter_fn deleter, void *user,
                              fy_tensor_t **out_tensor);

@@ -35,7 +35,9 @@ extern "C" {
     }
 #endif
 
-/* X(name, text, bytes per element, is floating point). The order is part of the ABI. */
+/* X(name, text, bytes per element, is floating point). The order is part of the ABI.
+ * A bool with another byte than 0 and 1 gives undefined values, not memory faults. Host memory that
+ * is wrapped or imported is checked once; later writes to it, and memory of cards, are not. */
 #define FY_DTYPE_LIST(X)                             \
     X(F32, "f32", 4, 1)                              \
     X(F64, "f64", 8, 1)                              \

@@ -89,6 +89,22 @@ class Buffers(unittest.TestCase):
         gc.collect()
         self.assertEqual(sys.getrefcount(source), before)
 
+    def test_bools_of_other_bytes(self):
+        """A mask of 0 and 255 would be a sum of 510."""
+        mask = memoryview(bytearray([255, 0, 1, 0])).cast("?")
+        with self.assertRaisesRegex(ferry.BadValue, "(?s)255.*x != 0"):
+            ferry.from_buffer(mask)
+        with self.assertRaises(ferry.BadValue):
+            ferry.tensor(mask)
+        self.assertEqual(ferry.from_buffer(mask[1:]).tolist(), [False, True, False])
+        if numpy:
+            for import_ in (ferry.from_numpy, ferry.from_dlpack, ferry.tensor):
+                array = numpy.array([255, 0, 1, 0], "u1").view("?")
+                with self.assertRaisesRegex(ferry.BadValue, "255"):
+                    import_(array)
+                self.assertEqual(import_(array[1:]).tolist(), [False, True, False])
+                self.assertEqual(ferry.sum(ferry.cast(import_(array != 0), "i32")).item(), 2)
+
     @unittest.skipIf(numpy is None, "no NumPy")
     def test_packed_records(self):
         records = numpy.zeros(3, [("flag", "u1"), ("value", "f4")])

@@ -35,6 +35,51 @@ fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const 
     return FY_STATUS_OK;
 }
 
+/* The index of the first of `count` bytes, `stride` apart, that is neither 0 nor 1; if there is
+ * none, `count`. */
+static uint64_t first_wrong(const void *data, uint64_t count, int64_t stride)
+{
+    enum { RUN = 64 };
+    const unsigned char *bytes = data;
+    uint64_t i = 0;
+    for (; stride == 1 && count - i >= RUN; i += RUN) {
+        unsigned char all = 0;
+        for (int k = 0; k < RUN; k++) all |= bytes[i + k];
+        if (all > 1) break;
+    }
+    while (i < count && bytes[i * (uint64_t)stride] <= 1) i++;
+    return i;
+}
+
+/* A repeated axis is read once. */
+fy_status_t fy__bools_check(const char *what, int rank, const int64_t *dims, const int64_t *strides,
+                            const void *data)
+{
+    static const int64_t one = 1;
+    uint64_t lengths[FY_MAX_RANK], runs = 1;
+    if (rank == 0) return fy__bools_check(what, 1, &one, &one, data);
+    for (int i = 0; i < rank; i++) {
+        lengths[i] = strides[i] || !dims[i] ? (uint64_t)dims[i] : 1;
+        if (i < rank - 1) runs *= lengths[i];
+    }
+    for (uint64_t run = 0; run < runs; run++) {
+        uint64_t offset = 0, rest = run;
+        for (int i = rank - 2; i >= 0; rest /= lengths[i--])
+            offset += rest % lengths[i] * (uint64_t)strides[i];
+        const unsigned char *bytes = (const unsigned char *)data + offset;
+        const uint64_t wrong = first_wrong(bytes, lengths[rank - 1], strides[rank - 1]);
+        if (wrong == lengths[rank - 1]) continue;
+        offset = wrong * (uint64_t)strides[rank - 1];
+        return FY_FAIL(
+            BAD_VALUE,
+            "%s: byte %llu of the data [bool] is %d, not 0 or 1\n  Make a mask of it, such "
+            "as x != 0, or write 0 first where it is undefined",
+            what, (unsigned long long)(bytes + offset - (const unsigned char *)data),
+            bytes[offset]);
+    }
+    return FY_STATUS_OK;
+}
+
 bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides)
 {
     int64_t expected = 1;

@@ -292,8 +292,9 @@ fy_status_t fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int ran
 }
 
 /* A storage on `data`. `span`: elements from the first to the last in memory; 0: there are none. */
-static fy_status_t wrap(const char *what, fy_device_t *device, fy_dtype_t dtype, uint64_t span,
-                        void *data, fy__thread_t *thread, fy__storage_t **out_storage)
+static fy_status_t wrap(const char *what, fy_device_t *device, fy_dtype_t dtype, int rank,
+                        const int64_t *dims, const int64_t *strides, uint64_t span, void *data,
+                        fy__thread_t *thread, fy__storage_t **out_storage)
 {
     const uint64_t nbytes = span * fy__dtype_sizes[dtype];
     if (!data && nbytes)
@@ -302,6 +303,8 @@ static fy_status_t wrap(const char *what, fy_device_t *device, fy_dtype_t dtype,
     if ((uintptr_t)data % fy__dtype_sizes[dtype])
         return FY_FAIL(INVALID_ARGUMENT, "%s: data %p is not aligned to the %u bytes of %s", what,
                        data, fy__dtype_sizes[dtype], fy_dtype_name(dtype));
+    if (dtype == FY_DTYPE_BOOL && device->is_host && span)
+        FY_TRY(fy__bools_check(what, rank, dims, strides, data));
     return fy__storage_wrap(thread, device, data, nbytes, NULL, NULL, out_storage);
 }
 
@@ -320,7 +323,8 @@ fy_status_t fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, cons
     uint64_t nelem, nbytes;
     FY_TRY(begin(device, out_tensor, "tensor_wrap", &thread));
     FY_TRY(fy__shape_check("tensor_wrap", dtype, rank, dims, &nelem, &nbytes));
-    FY_TRY(wrap("tensor_wrap", device, dtype, nelem, data, thread, &storage));
+    const int64_t length = (int64_t)nelem, stride = 1;
+    FY_TRY(wrap("tensor_wrap", device, dtype, 1, &length, &stride, nelem, data, thread, &storage));
     FY_TRY(fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor));
     set_deleter(storage, deleter, user);
     return FY_STATUS_OK;
@@ -370,7 +374,7 @@ fy_status_t fy__tensor_wrap_strided(const char *what, fy_device_t *device, fy_dt
     if (rank && !strides) return FY_FAIL(INVALID_ARGUMENT, "%s: strides is NULL", what);
     FY_TRY(check_strides(what, rank, dims, strides, fy__dtype_sizes[dtype], &span));
     if (!nelem) span = 0;
-    FY_TRY(wrap(what, device, dtype, span, data, thread, &storage));
+    FY_TRY(wrap(what, device, dtype, rank, dims, strides, span, data, thread, &storage));
     fy_tensor_t *tensor = fy__tensor_alloc(thread);
     if (!tensor) {
         fy__storage_release(thread, storage);

@@ -96,6 +96,9 @@ static inline uint64_t fy__tensor_seen(const fy_tensor_t *tensor)
  * number that is wrong. */
 fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims,
                             uint64_t *out_nelem, uint64_t *out_nbytes);
+/* Fails: BAD_VALUE (an element is neither 0 nor 1); `what` is for the text. */
+fy_status_t fy__bools_check(const char *what, int rank, const int64_t *dims, const int64_t *strides,
+                            const void *data);
 
 /* A new handle of the current scope with `handle`, `named`, `valued` and `read_only` set; NULL with
  * the error set: OUT_OF_MEMORY. */

@@ -263,6 +263,39 @@ TS_DEVICE_TEST(strided_memory_is_wrapped)
     assert_int_equal(deleted.n, 2); /* a failed call does not run the deleter */
 }
 
+/* A mask of 0 and 255, say. Gaps between the elements may have any bytes. */
+TS_DEVICE_TEST(bools_of_host_memory_are_checked)
+{
+    enum { COUNT = 200 };
+    static const int64_t strides[][2] = { { 20, 1 }, { 1, 20 }, { 20, 2 }, { 0, 1 } };
+    deleted_t deleted = { 0 };
+    unsigned char bytes[COUNT];
+    fy_device_t *host = fy_device_host();
+    fy_tensor_t *t;
+    (void)ctx;
+    for (int wrong = 0; wrong < COUNT; wrong++) {
+        memset(bytes, 1, sizeof bytes);
+        bytes[wrong] = 255;
+        ts_fails_with(
+            fy_tensor_wrap(host, FY_DTYPE_BOOL, FY_DIMS(COUNT), bytes, count_delete, &deleted, &t),
+            BAD_VALUE, "is 255, not 0 or 1");
+        for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
+            bool is_element = false;
+            for (int64_t k = 0; k < 50; k++)
+                is_element |= k / 10 * strides[i][0] + k % 10 * strides[i][1] == wrong;
+            const fy_status_t status = fy_tensor_wrap_strided(host, FY_DTYPE_BOOL, FY_DIMS(5, 10),
+                                                              strides[i], bytes, NULL, NULL, &t);
+            assert_int_equal(status, is_element ? FY_STATUS_BAD_VALUE : FY_STATUS_OK);
+            fy_tensor_destroy(t);
+        }
+    }
+    assert_int_equal(deleted.n, 0); /* a failed call does not run the deleter */
+    ts_fails(fy_tensor_wrap(host, FY_DTYPE_BOOL, 0, NULL, bytes + COUNT - 1, NULL, NULL, &t),
+             BAD_VALUE);
+    ts_ok(fy_tensor_wrap(host, FY_DTYPE_U8, FY_DIMS(COUNT), bytes, NULL, NULL, &t));
+    ts_ok(fy_tensor_wrap(host, FY_DTYPE_BOOL, FY_DIMS(3, 0), bytes + COUNT - 1, NULL, NULL, &t));
+}
+
 TS_DEVICE_TEST(wrap_of_device_bytes)
 {
     fy_tensor_t *owner = ts_f32(ctx->device, FY_DIMS(4), (float[]){ 1, 2, 3, 4 }), *alias, *sum;

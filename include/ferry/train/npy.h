@@ -21,7 +21,7 @@ FY_API_STATUS fy_npy_read(const char *path, fy_tensor_t **out_tensor);
 /* Writes a host tensor of any strides; the transposed view of a dense tensor is written in Fortran
  * order, as numpy.save does. `path` is replaced completely or stays, as fy_safetensors_write says.
  * Fails: DEVICE_MISMATCH (download it first), UNSUPPORTED (bf16, which NumPy does not have: convert
- * it to f32), IO, OUT_OF_MEMORY. */
+ * it to f32), BAD_VALUE (a bool that is not 0 or 1), IO, OUT_OF_MEMORY. */
 FY_API_STATUS fy_npy_write(const char *path, fy_tensor_t *tensor);
 
 #ifdef __cplusplus

@@ -69,7 +69,8 @@ typedef struct fy_safetensors_pair {
  * the temporary file; nothing reads it. Tensors are sorted by element size, largest first (of one
  * size I64, F64 · F32, I32 · BF16, F16 · U8, BOOL), then by name; pairs by key.
  * Fails: DEVICE_MISMATCH (download it first), INVALID_ARGUMENT (duplicate names, "__metadata__",
- * not UTF-8), IO (no temporary file is left), OUT_OF_MEMORY. */
+ * not UTF-8), BAD_VALUE (a bool that is not 0 or 1), IO (no temporary file is left),
+ * OUT_OF_MEMORY. */
 FY_API_STATUS fy_safetensors_write(const char *path, size_t count,
                                    const fy_safetensors_entry_t *entries, size_t npairs,
                                    const fy_safetensors_pair_t *pairs);

@@ -2,6 +2,9 @@
  * fails at each allocation. Against NumPy itself: python/tests/test_files.py. */
 #include <sys/stat.h>
 
+#include <ferry/train/npz.h>
+#include <ferry/train/safetensors.h>
+
 #include "tests/support/sweep.h"
 #include "tests/unit/train/fixture.h"
 #include "train/npy.h"
@@ -196,6 +199,30 @@ TS_TEST(bad_writes_are_refused)
 }
 
 /* Versions 2.0 and 3.0 have a length of four bytes. */
+/* Bytes that were written into the memory of a bool: no file that its readers refuse. */
+TS_TEST(undefined_bools_are_not_written)
+{
+    fy_tensor_t *x;
+    unsigned char *bytes;
+    char old[8];
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_BOOL, FY_DIMS(3, 4), &x));
+    ts_ok(fy_tensor_map(x, FY_ACCESS_WRITE, (void **)&bytes));
+    bytes[6] = 255;
+    for (int turned = 0; turned < 2; turned++) {
+        const fy_npz_entry_t entry = { "x", x };
+        const fy_safetensors_entry_t tensor = { "x", x };
+        write_file("x.npy", "old", 3);
+        ts_fails_with(fy_npy_write(path, x), BAD_VALUE, "npy_write", "is 255, not 0 or 1");
+        ts_fails_with(fy_npz_write(path, 1, &entry), BAD_VALUE, "npz_write", "is 255");
+        ts_fails_with(fy_safetensors_write(path, 1, &tensor, 0, NULL), BAD_VALUE,
+                      "safetensors_write", "is 255");
+        assert_int_equal(read_file(path, old, sizeof old), 3);
+        ts_ok(fy_transpose(x, NULL, &x));
+    }
+    bytes[6] = 1;
+    ts_ok(fy_npy_write(path, x));
+}
+
 TS_TEST(later_versions_are_read)
 {
     static const char dict[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
