@@ -58,7 +58,7 @@ static bool accept(void *user, void *symbol, const char *path, char *reason, siz
     return true;
 }
 
-static fy_status_t load(const char *mpi, fyd_transport_t *out)
+static fy_status_t load(const char *mpi, uint64_t deadline_ns, fyd_transport_t *out)
 {
     char file[64], text[FYD_ERROR_SIZE] = "";
     fyd_transport_open_fn open = NULL;
@@ -72,13 +72,20 @@ static fy_status_t load(const char *mpi, fyd_transport_t *out)
     if (!fy__load_plugin(&plugin, text, sizeof text))
         return FYD_FAIL(UNAVAILABLE,
                         "group_open: no plugin for %s: %s\n  Install Debian's package "
-                        "libferry-mpi-%s, or that MPI's headers and build Ferry again",
-                        mpi, text, mpi);
-    switch (open(out, text)) {
+                        "libferry-mpi-%s; for a build of Ferry's sources install lib%s-dev, and "
+                        "build again",
+                        mpi, text, mpi, mpi);
+    switch (open(out, deadline_ns, text)) {
     case FYD_OPEN: return FY_STATUS_OK;
     case FYD_FINALISED:
         return FYD_FAIL(UNSUPPORTED, "group_open: MPI has been finalised, and starts only once in "
                                      "a process");
+    case FYD_LATE:
+        return FYD_FAIL(RANK_LOST,
+                        "group_open: MPI_Init has waited for %.3g s for all ranks: one has ended "
+                        "before, or was not started\n  Look at what the launcher and the other "
+                        "ranks print; deadline_ns is for slow starts, too",
+                        (double)deadline_ns * 1e-9);
     default: return FYD_FAIL(IO, "group_open: %s", text);
     }
 }
@@ -233,7 +240,7 @@ static fy_status_t open_group(const fy_group_options_t *options, fy_group_t **ou
     fyd_transport_t transport = { .size = 1 };
     const char *mpi = mpi_of_launcher();
     if (mpi)
-        FY_TRY(load(mpi, &transport));
+        FY_TRY(load(mpi, options->deadline_ns, &transport));
     else
         FY_TRY(check_alone());
     return fyd_group_make(&transport, options, out_group);

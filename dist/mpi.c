@@ -1,15 +1,18 @@
 /* The transport over MPI: libferry-mpi-openmpi.so and libferry-mpi-mpich.so are made of this file.
  * All ranks of MPI_COMM_WORLD, in a communicator of Ferry's. Errors are returned, not fatal. */
 #include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "dist/transport.h"
 
 static MPI_Comm comm = MPI_COMM_NULL;
-static bool is_ours; /* open initialised MPI */
+static bool is_ours; /* open initialises MPI */
 
 static bool check(int code, const char *call, char *error)
 {
@@ -61,14 +64,6 @@ static void cancel(void *context, void *request)
     free(request);
 }
 
-static void close_mpi(void *context, bool is_orderly)
-{
-    (void)context;
-    if (!is_orderly) return; /* both calls may wait for the lost rank */
-    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
-    if (is_ours) MPI_Finalize();
-}
-
 /* The communicator, and where this process is in it. */
 static bool describe(fyd_transport_t *out, char *error)
 {
@@ -97,22 +92,116 @@ static bool describe(fyd_transport_t *out, char *error)
     return true;
 }
 
+/* The constants are in this order (MPI 4.0, 11.6). */
+static bool begin(int level, int least, fyd_transport_t *out, char *error)
+{
+    out->has_threads = level >= least;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    return describe(out, error);
+}
+
+/* ---- MPI's main thread ---- */
+
+/* MPI_Init waits for all ranks, and nothing ends that, so it has a thread for which open waits no
+ * longer than it may. The thread that initialises MPI also finalises it (MPI 4.0, 11.2). */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards those below */
+static pthread_cond_t changed;
+static pthread_t thread;
+static bool is_ending;
+static fyd_open_result_t result = FYD_LATE;
+static fyd_transport_t made;
+static char why[FYD_ERROR_SIZE];
+
+static void *run_mpi(void *unused)
+{
+    int level = MPI_THREAD_SINGLE;
+    (void)unused;
+    const bool is_good = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
+                               "MPI_Init_thread", why) &&
+                         begin(level, MPI_THREAD_SERIALIZED, &made, why);
+    pthread_mutex_lock(&lock);
+    result = is_good ? FYD_OPEN : FYD_FAILED;
+    pthread_cond_signal(&changed);
+    while (!is_ending) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    MPI_Finalize();
+    return NULL;
+}
+
+/* Signals are handled by the program's threads. */
+static bool start(char *error)
+{
+    sigset_t all, before;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int code = pthread_create(&thread, NULL, run_mpi, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    is_ours = code == 0;
+    if (code) snprintf(error, FYD_ERROR_SIZE, "no thread for MPI_Init: %s", strerror(code));
+    return is_ours;
+}
+
+static fyd_open_result_t await(uint64_t deadline_ns, fyd_transport_t *out, char *error)
+{
+    const uint64_t second = 1000000000, century = UINT64_C(100) * 365 * 86400 * second;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    const uint64_t ns =
+        (uint64_t)until.tv_nsec + (deadline_ns < century ? deadline_ns : century);
+    until.tv_sec += (time_t)(ns / second);
+    until.tv_nsec = (long)(ns % second);
+    pthread_mutex_lock(&lock);
+    int code = 0;
+    while (result == FYD_LATE && code == 0) code = pthread_cond_timedwait(&changed, &lock, &until);
+    const fyd_open_result_t seen = result;
+    pthread_mutex_unlock(&lock);
+    if (seen == FYD_OPEN) *out = made;
+    if (seen == FYD_FAILED) memcpy(error, why, sizeof why);
+    return seen;
+}
+
+static void finalise(void)
+{
+    pthread_mutex_lock(&lock);
+    is_ending = true;
+    pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&lock);
+    pthread_join(thread, NULL);
+}
+
+/* ---- open and close ---- */
+
+static void close_mpi(void *context, bool is_orderly)
+{
+    (void)context;
+    if (!is_orderly) return; /* both calls may wait for the lost rank */
+    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+    if (is_ours) finalise();
+}
+
 __attribute__((visibility("default"))) fyd_open_result_t
-fyd_transport_open(fyd_transport_t *out, char error[FYD_ERROR_SIZE])
+fyd_transport_open(fyd_transport_t *out, uint64_t deadline_ns, char error[FYD_ERROR_SIZE])
 {
     int is_initialised = 0, is_finalised = 0, level = MPI_THREAD_SINGLE;
-    *out = (fyd_transport_t){ .post = post, .test = test, .cancel = cancel, .close = close_mpi };
+    fyd_open_result_t opened;
     MPI_Finalized(&is_finalised);
     if (is_finalised) return FYD_FINALISED;
     MPI_Initialized(&is_initialised);
-    if (!is_initialised && !check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
-                                  "MPI_Init_thread", error))
-        return FYD_FAILED;
-    is_ours = !is_initialised;
-    if (!is_ours) MPI_Query_thread(&level);
-    /* The constants are in this order (MPI 4.0, 11.6). A program that initialised MPI calls it
-     * whenever it likes. */
-    out->has_threads = level >= (is_ours ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    return describe(out, error) ? FYD_OPEN : FYD_FAILED;
+    if (is_ours || !is_initialised)
+        opened = is_ours || start(error) ? await(deadline_ns, out, error) : FYD_FAILED;
+    else {
+        /* the program calls MPI whenever it likes */
+        MPI_Query_thread(&level);
+        opened = begin(level, MPI_THREAD_MULTIPLE, out, error) ? FYD_OPEN : FYD_FAILED;
+    }
+    out->post = post;
+    out->test = test;
+    out->cancel = cancel;
+    out->close = close_mpi;
+    return opened;
 }

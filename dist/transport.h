@@ -36,11 +36,14 @@ typedef struct fyd_transport {
     uint64_t beat_ns;
 } fyd_transport_t;
 
-typedef enum fyd_open_result { FYD_OPEN, FYD_FINALISED, FYD_FAILED } fyd_open_result_t;
+/* FYD_LATE: not all ranks have come; a later call goes on waiting. */
+typedef enum fyd_open_result { FYD_OPEN, FYD_FINALISED, FYD_LATE, FYD_FAILED } fyd_open_result_t;
 
-/* The one symbol of a plugin, "fyd_transport_open". */
-fyd_open_result_t fyd_transport_open(fyd_transport_t *out, char error[FYD_ERROR_SIZE]);
-typedef fyd_open_result_t (*fyd_transport_open_fn)(fyd_transport_t *out,
+/* The one symbol of a plugin, "fyd_transport_open". deadline_ns: how long MPI may wait for all
+ * ranks; UINT64_MAX: for ever. */
+fyd_open_result_t fyd_transport_open(fyd_transport_t *out, uint64_t deadline_ns,
+                                     char error[FYD_ERROR_SIZE]);
+typedef fyd_open_result_t (*fyd_transport_open_fn)(fyd_transport_t *out, uint64_t deadline_ns,
                                                    char error[FYD_ERROR_SIZE]);
 
 #endif

@@ -4,9 +4,10 @@
 #include "dist/transport.h"
 
 __attribute__((visibility("default"))) fyd_open_result_t
-fyd_transport_open(fyd_transport_t *out, char error[FYD_ERROR_SIZE])
+fyd_transport_open(fyd_transport_t *out, uint64_t deadline_ns, char error[FYD_ERROR_SIZE])
 {
     (void)out;
+    (void)deadline_ns;
     snprintf(error, FYD_ERROR_SIZE, "the test's plugin ran");
     return FYD_FAILED;
 }

@@ -78,6 +78,19 @@ for signal in TERM INT; do
     grep -q "^status $((128 + $(kill -l $signal)))\$" "$temp/both" || fail "SIG$signal: no rank says so"
     [ "$(grep -c 'as another rank got a signal' "$temp/err")" = 2 ] || fail "SIG$signal: the others do not say why"
 done
+# A rank that ends before it calls MPI, while the others wait in MPI_Init, which has no deadline.
+# Launchers end the others when the first one leaves.
+cat >"$temp/early" <<'END'
+if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then exit 0; fi
+status=0
+"$@" || status=$?
+echo "status $status"
+END
+for mpi in $(mpis); do
+    start "$mpi" 3 sh "$temp/early" "$ferry" train linear --dist auto --dist-deadline 5 || true
+    grep -q '^status 5$' "$temp/out" || fail "$mpi: exit status after a rank that ended before MPI_Init"
+    grep -q 'ferry: RANK_LOST: group_open: MPI_Init has waited for 5 s for all ranks' "$temp/err" || fail "$mpi: a rank that ended before MPI_Init"
+done
 # A rank that beats and makes no call: it opens a pipe that has no reader.
 mkfifo "$temp/events.1"
 if start "$mpi" 2 "$ferry" train linear --dist auto --dist-deadline 10 --record "$temp/events"; then fail "a rank that makes no call"; fi
