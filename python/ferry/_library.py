@@ -30,7 +30,7 @@ def _find():
     candidates = _candidates()
     for path in candidates:
         if path.is_file():
-            return str(path)
+            return str(path.absolute())  # the loader does not look for a bare name here
     if "FERRY_LIBRARY" in os.environ:
         raise ImportError(f"FERRY_LIBRARY is {os.environ['FERRY_LIBRARY']}: no libferry.so there")
     return "libferry.so.0"

@@ -100,6 +100,16 @@ class Reach(unittest.TestCase):
                 self.assertEqual(done.stderr, "")
                 Path(folder, "libferry_dist.so.0").write_bytes(b"")
 
+    def test_a_relative_folder(self):
+        libraries = Path(ferry._library.path).absolute().parent
+        for named in (".", "libferry.so.0"):
+            done = subprocess.run(
+                [sys.executable, "-B", "-c", "import ferry; print(ferry._library.path)"], text=True,
+                env={**os.environ, "FERRY_LIBRARY": named}, capture_output=True, timeout=1200,
+                cwd=libraries,
+            )  # fmt: skip
+            self.assertEqual(done.stdout, f"{libraries / 'libferry.so.0'}\n", done.stderr)
+
     def test_documented(self):
         for name in ferry.__all__:
             self.assertTrue(hasattr(ferry, name), name)
