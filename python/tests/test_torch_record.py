@@ -137,6 +137,24 @@ class TorchRecordTest(unittest.TestCase):
             self.assertEqual(run.predicted["recorded"]["model_ns"],
                              run.predicted["predicted"]["model_ns"])
 
+    def test_tensors_report_the_devices_of_a_machine_with_a_card(self):
+        """With --numerics off, too. Copies of the backward are transfers."""
+        mine, lone = 5 * ["cuda:0"] + 5 * ["cpu"], ["cuda:0"] * 4
+        want = ["no default %s" % (mine + ["cpu"] * 4)]
+        for name in ("cuda", "cuda:0", "cpu"):
+            want += ["%s %s" % (name, mine + (["cpu"] * 4 if name == "cpu" else lone)),
+                     "inside %s" % (mine + lone)]
+        want += ["linear cuda:0 cuda:0", "gradient cuda:0 ", "gradient cpu ",
+                 "cuda:1 %s" % (8 * [True])]
+        for options in ((), ("--numerics", "off")):
+            run = self.record("devices.py", options=options)
+            lines = [re.sub(r"(gradient .*) \[.*", r"\1 ", line) for line in run.out.splitlines()]
+            self.assertEqual(lines, want)
+            for way in ("upload", "download"):
+                moved = [e for e in run.of("transfer", direction=way) if e["reason"] == "backward"]
+                self.assertEqual([e["bytes"] for e in moved], [12])
+            self.assertEqual(run.out.count("[2.0, 2.0, 2.0]"), 0 if options else 2)
+
     def test_ten_mistakes_have_their_lines(self):
         run = self.record("mistakes.py")
         planted = {}

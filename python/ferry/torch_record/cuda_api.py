@@ -5,6 +5,7 @@ import threading
 
 import torch
 
+from .ops import is_cuda
 from .profile import POLL_NS
 
 CUDA = torch.device("cuda", 0)
@@ -98,11 +99,15 @@ def patch_cuda(patches, recorder):
         if stream is not None:
             recorder.stream = stream.stream_id
 
+    def set_device(device=None, *args):
+        if isinstance(device, (int, str, torch.device)) and device != -1:
+            is_cuda(torch.device(device))
+
     class Context:
         """torch.cuda.device and its like."""
 
         def __init__(self, *args, **kwargs):
-            pass
+            set_device(*args)
 
         def __enter__(self):
             return self
@@ -114,7 +119,7 @@ def patch_cuda(patches, recorder):
         return Stream(number=recorder.stream)
 
     values = dict(
-        _lazy_init=None, is_available=True, device_count=1, current_device=0, set_device=None,
+        _lazy_init=None, is_available=True, device_count=1, current_device=0,
         is_initialized=True, init=None, empty_cache=None, manual_seed=None, manual_seed_all=None,
         get_device_name="NVIDIA %s (simulated)" % profile.name.upper(),
         get_device_capability=profile.capability, is_bf16_supported=profile.capability >= (8, 0),
@@ -131,7 +136,7 @@ def patch_cuda(patches, recorder):
         name=values["get_device_name"], total_memory=memory, major=profile.capability[0],
         minor=profile.capability[1], multi_processor_count=132))
     for name, value in dict(
-            synchronize=synchronize, memory_allocated=lambda *a, **k: recorder.live,
+            set_device=set_device, synchronize=synchronize, memory_allocated=lambda *a, **k: recorder.live,
             max_memory_allocated=lambda *a, **k: recorder.peak,
             memory_reserved=lambda *a, **k: recorder.peak,
             max_memory_reserved=lambda *a, **k: recorder.peak,

@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._recorder import Dispatch
-from .ops import COPY, DOWNLOAD, EMPTY, ITEM, TO, UPLOAD, operands
+from .ops import COPY, DOWNLOAD, EMPTY, ITEM, TO, UPLOAD, is_cuda, operands
 
 Tensor = torch.Tensor
 current_node = torch._C._current_autograd_node
@@ -38,7 +38,7 @@ class Slow:
         recorder, asked = self.recorder, None
         device = kwargs.get("device")
         if device is not None:
-            asked = device.type == "cuda" or (self.is_meta and device.type == "meta")
+            asked = is_cuda(device) or (self.is_meta and device.type == "meta")
             if asked:
                 kwargs = dict(kwargs, device=self.backing)
         if kwargs.get("pin_memory"):
@@ -59,7 +59,7 @@ class Slow:
             return self.item(func, args, kwargs, tensors[0], storages[0])
         if kind == COPY and len(tensors) == 2 and bool(storages[0]) != bool(storages[1]):
             return self.cross(func, args, kwargs, tensors, storages)
-        if some and asked is False and to_device is None:
+        if some and asked is False and to_device is None and not (self.is_meta and kind == TO):
             asked = None  # C++ took it from the options of a tensor; Python's wish is to_device
         if some and to_device is None and not info.mixed and not all(storages):
             self.check_mixed(info, tensors, storages)
@@ -131,7 +131,7 @@ class Slow:
         """_to_copy between host and device."""
         recorder = self.recorder
         non_blocking = kwargs.get("non_blocking", False)
-        reason = recorder.thread.reason or "to"
+        reason = recorder.thread.reason or ("backward" if current_node() is not None else "to")
         if self.is_meta:
             kwargs = dict(kwargs, device=self.backing if there else CPU)
         if self.is_meta and not there:

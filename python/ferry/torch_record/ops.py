@@ -35,6 +35,13 @@ DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16",
           torch.bool: "bool", torch.int8: "i8", torch.int16: "i16"}
 
 
+def is_cuda(device):
+    """There is one device."""
+    if device.type == "cuda" and device.index:
+        raise RuntimeError("CUDA error: invalid device ordinal: %s, and there is one" % device)
+    return device.type == "cuda"
+
+
 class Group:
     """Several ops that CUDA has as one, or an op that C++ runs unseen: the `func` of its Info."""
 

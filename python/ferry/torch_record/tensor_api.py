@@ -5,7 +5,7 @@ import functools
 
 import torch
 
-from .ops import aten
+from .ops import aten, is_cuda
 
 Tensor, Base = torch.Tensor, torch._C.TensorBase
 CUDA = torch.device("cuda", 0)
@@ -68,9 +68,17 @@ def patch_tensors(patches, recorder, backing):
         recorder.to_device, thread.reason = to_device, reason
         try:
             options = {name: value for name, value in options.items() if value is not None}
-            return aten._to_copy.default(t, **options)
+            made = aten._to_copy.default(t, **options)
         finally:
             recorder.to_device, thread.reason = before
+        if made.grad_fn is not None:
+            made.grad_fn.register_hook(functools.partial(move_back, not to_device))
+        return made
+
+    def move_back(to_device, grads, _):
+        """The backward of a copy is one in the other direction, which C++ does not do here."""
+        return tuple(g if g is None or is_ours(g) == to_device else move(g, to_device, "backward")
+                     for g in grads)
 
     def to(t, *args, **kwargs):
         if recorder.inside:
@@ -82,7 +90,7 @@ def patch_tensors(patches, recorder, backing):
             args = (other.device, other.dtype) + args
         copy = kwargs.pop("copy", False)
         device, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args, **kwargs)
-        if device is None or (device.type == "cuda") == is_ours(t):
+        if device is None or is_cuda(device) == is_ours(t):
             if device is not None and device.type not in ("cuda", "cpu"):
                 return Base.to(t, *args, **kwargs)
             if not copy and dtype in (None, t.dtype) and memory_format is None:
@@ -93,7 +101,7 @@ def patch_tensors(patches, recorder, backing):
                     non_blocking=non_blocking, memory_format=memory_format)
     set_on_tensor("to", to)
     set_on_tensor("cuda", lambda t, device=None, non_blocking=False, **k:
-                  to(t, CUDA, non_blocking=non_blocking, **k))
+                  to(t, CUDA if device is None else device, non_blocking=non_blocking, **k))
     set_on_tensor("cpu", lambda t, **k: move(t, False, "cpu()") if is_ours(t) else t)
 
     def new_on(name):
@@ -101,17 +109,25 @@ def patch_tensors(patches, recorder, backing):
         old = getattr(Base, name)
 
         def method(t, *args, device=None, **kwargs):
-            if recorder.inside:
+            # a mode of PyTorch, as that of a default device, calls this method again
+            if recorder.inside or recorder.to_device is not None:
                 return old(t, *args, device=device, **kwargs)
-            want = is_ours(t) if device is None else torch.device(device).type == "cuda"
-            before, recorder.to_device = recorder.to_device, want
+            want = is_ours(t) if device is None else is_cuda(torch.device(device))
+            recorder.to_device = want
             try:
                 return old(t, *args, device=backing if want else "cpu", **kwargs)
             finally:
-                recorder.to_device = before
+                recorder.to_device = None
         set_on_tensor(name, method)
     for name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided"):
         new_on(name)
+
+    def new_tensor(t, data, *, dtype=None, device=None, **kwargs):
+        if recorder.inside:
+            return Base.new_tensor(t, data, dtype=dtype, device=device, **kwargs)
+        return torch.tensor(data, dtype=dtype or t.dtype,
+                            device=t.device if device is None else device, **kwargs)
+    set_on_tensor("new_tensor", new_tensor)
 
     def like_on(name):
         """zeros_like and its like, which name the other device."""
@@ -120,7 +136,7 @@ def patch_tensors(patches, recorder, backing):
         def function(t, *args, device=None, **kwargs):
             if recorder.inside:
                 return old(t, *args, device=device, **kwargs)
-            want = is_ours(t) if device is None else torch.device(device).type == "cuda"
+            want = is_ours(t) if device is None else is_cuda(torch.device(device))
             if device is None or want == is_ours(t):
                 return old(t, *args, **kwargs)
             before, recorder.to_device = recorder.to_device, want
@@ -132,6 +148,15 @@ def patch_tensors(patches, recorder, backing):
     for name in ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"):
         like_on(name)
 
+    def default_device():
+        """PyTorch's asks torch.tensor for the index of the device: it is 0 here."""
+        modes = torch.overrides._get_current_function_mode_stack()
+        contexts = [getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None),
+                    *(m for m in modes if isinstance(m, torch.utils._device.DeviceContext))]
+        device = contexts[-1].device if contexts[-1] else torch.device("cpu")
+        return CUDA if is_cuda(device) else device
+    patches.set(torch, "get_default_device", default_device)
+
     def lifted(name):
         """torch.tensor(..., device="cuda"): made on the host, then copied."""
         old = getattr(torch, name)
@@ -139,8 +164,8 @@ def patch_tensors(patches, recorder, backing):
         def function(*args, device=None, **kwargs):
             if recorder.inside:
                 return old(*args, **kwargs, **({} if device is None else {"device": device}))
-            want = torch.get_default_device() if device is None else torch.device(device)
-            if want.type != "cuda":
+            want = default_device() if device is None else torch.device(device)
+            if not is_cuda(want):
                 return old(*args, **kwargs, **({} if device is None else {"device": device}))
             grad = kwargs.pop("requires_grad", False)
             source = args[0] if args else None
