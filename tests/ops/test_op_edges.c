@@ -111,6 +111,30 @@ TS_DEVICE_TEST(hardswish_far_out)
     EXPECT_EDGES(ctx, FY_OP_HARDSWISH, false, edges);
 }
 
+TS_DEVICE_TEST(slope_of_pow_by_b_at_0)
+{
+    static const float exponents[] = { -2, -0.5f, 0, 0.5f, 2 };
+    for (int d = 0; d < FLOATS; d++) {
+        float got[5];
+        fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
+        fy_scope_t scope = fy_scope_begin("pow");
+        fy_tensor_t *a = all_of(ctx, k_floats[d], 1, 5, 0),
+                    *b = ts_f32(ctx->device, FY_DIMS(1, 5), exponents), *y;
+        fy_tape_t *tape;
+        ts_ok(fy_cast(b, k_floats[d], &b));
+        ts_ok(fy_tape_create(&tape));
+        ts_ok(fy_tape_watch(tape, b, NULL));
+        options.seed = all_of(ctx, k_floats[d], 1, 5, 1);
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_pow(a, b, &y));
+        ts_ok(fy_tape_backward(tape, y, &options));
+        read(ts_grad(tape, b), got, 5);
+        for (int i = 0; i < 5; i++) assert_true(got[i] == 0);
+        fy_tape_destroy(tape);
+        fy_scope_end(scope, 0, NULL);
+    }
+}
+
 TS_DEVICE_TEST(slopes_at_kinks_and_nan)
 {
     static const edge_t hardsigmoid[] = {
