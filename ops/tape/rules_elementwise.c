@@ -105,15 +105,15 @@ fy_status_t fy__back_expm1(fy__tape_step_t *s)
     return give2(s, 0, FY_OP_MUL, s->g, more);
 }
 
-/* -g y^3 / 2 */
+/* -g y^3 / 2; factors in this order overflow only if the product does */
 fy_status_t fy__back_rsqrt(fy__tape_step_t *s)
 {
     const fy_tensor_t *y = fy__tape_dst(s, 0);
-    fy_tensor_t *square, *cube, *slope;
-    FY_TRY(temp2(s, FY_OP_MUL, y, y, &square));
-    FY_TRY(temp2(s, FY_OP_MUL, square, y, &cube));
-    FY_TRY(temp_affine(s, cube, -0.5, 0, &slope));
-    return give2(s, 0, FY_OP_MUL, s->g, slope);
+    fy_tensor_t *half, *first, *second;
+    FY_TRY(temp_affine(s, s->g, -0.5, 0, &half));
+    FY_TRY(temp2(s, FY_OP_MUL, half, y, &first));
+    FY_TRY(temp2(s, FY_OP_MUL, first, y, &second));
+    return give2(s, 0, FY_OP_MUL, second, y);
 }
 
 /* 0, also where g is infinite: floor, ceil, round */
@@ -125,14 +125,14 @@ fy_status_t fy__back_steps(fy__tape_step_t *s)
     return give_where(s, 0, any, zero, zero);
 }
 
-/* g (1 + y^2) */
+/* g + g y^2 */
 fy_status_t fy__back_tan(fy__tape_step_t *s)
 {
     const fy_tensor_t *y = fy__tape_dst(s, 0);
-    fy_tensor_t *square, *slope;
-    FY_TRY(temp2(s, FY_OP_MUL, y, y, &square));
-    FY_TRY(temp_affine(s, square, 1, 1, &slope));
-    return give2(s, 0, FY_OP_MUL, s->g, slope);
+    fy_tensor_t *first, *second;
+    FY_TRY(temp2(s, FY_OP_MUL, s->g, y, &first));
+    FY_TRY(temp2(s, FY_OP_MUL, first, y, &second));
+    return give2(s, 0, FY_OP_ADD, s->g, second);
 }
 
 /* g times the slope at the result or at the source, by one op */

@@ -29,7 +29,9 @@
     {                                                                                          \
         const T t = tanh##m((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x));        \
         const T du = (T)0.79788456080286535588 * ((T)1 + (T)0.134145 * x * x);                 \
-        return dy * ((T)0.5 * ((T)1 + t) + (T)0.5 * x * (((T)1 - t) * ((T)1 + t)) * du);       \
+        const T slope = ((T)1 - t) * ((T)1 + t); /* 0 far out, where du is infinite */         \
+        const T more = slope > (T)0 ? (T)0.5 * x * slope * du : (T)0;                          \
+        return dy * ((T)0.5 * ((T)1 + t) + more);                                              \
     }                                                                                          \
     FY_FORMULA T fy__softplus_##sfx(T x, T beta, T threshold)                                  \
     {                                                                                          \

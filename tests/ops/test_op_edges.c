@@ -149,6 +149,9 @@ TS_DEVICE_TEST(slopes_at_kinks_and_nan)
                                    { 1, 6 },         { INFINITY, 6 }, { NAN, 6 } };
     static const edge_t relu6[] = { { -INFINITY, 0 }, { 0, 0 },        { 1, 6 },  { 6, 0 },
                                     { 7, 0 },         { INFINITY, 0 }, { NAN, 6 } };
+    static const edge_t gelu_tanh[] = { { -INFINITY, 0 }, { -61440, 0 },   { 0, 3 },
+                                        { 61440, 6 },     { INFINITY, 6 }, { NAN, NAN } };
+    EXPECT_EDGES(ctx, FY_OP_GELU_TANH_BACKWARD, true, gelu_tanh);
     EXPECT_EDGES(ctx, FY_OP_HARDSIGMOID_BACKWARD, true, hardsigmoid);
     EXPECT_EDGES(ctx, FY_OP_HARDSWISH_BACKWARD, true, hardswish);
     EXPECT_EDGES(ctx, FY_OP_RELU_BACKWARD, true, relu);

@@ -351,12 +351,13 @@ typedef struct half_op {
 } half_op_t;
 
 static const half_op_t half_ops[] = {
-    { FY_OP_NEG, 1, false },     { FY_OP_ABS, 1, false },     { FY_OP_RELU, 1, false },
-    { FY_OP_SQRT, 1, true },     { FY_OP_LOG, 1, true },      { FY_OP_EXP, 1, false },
-    { FY_OP_MUL, 2, false },     { FY_OP_DIV, 2, false },     { FY_OP_POW, 2, true },
-    { FY_OP_MAXIMUM, 2, false }, { FY_OP_MINIMUM, 2, false }, { FY_OP_SUM, 0, false },
-    { FY_OP_MEAN, 0, false },    { FY_OP_PROD, 0, false },    { FY_OP_NORM, 0, false },
-    { FY_OP_MAX, 0, false },     { FY_OP_MIN, 0, false },
+    { FY_OP_NEG, 1, false },     { FY_OP_ABS, 1, false },  { FY_OP_RELU, 1, false },
+    { FY_OP_SQRT, 1, true },     { FY_OP_LOG, 1, true },   { FY_OP_EXP, 1, false },
+    { FY_OP_RSQRT, 1, true },    { FY_OP_TAN, 1, false },  { FY_OP_MUL, 2, false },
+    { FY_OP_DIV, 2, false },     { FY_OP_POW, 2, true },   { FY_OP_MAXIMUM, 2, false },
+    { FY_OP_MINIMUM, 2, false }, { FY_OP_SUM, 0, false },  { FY_OP_MEAN, 0, false },
+    { FY_OP_PROD, 0, false },    { FY_OP_NORM, 0, false }, { FY_OP_MAX, 0, false },
+    { FY_OP_MIN, 0, false },
 };
 
 /* [GRID], or [GRID, 3] for a reduction, of `dtype`. */
