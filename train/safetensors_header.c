@@ -1,5 +1,5 @@
 /* A safetensors header: its grammar, and that shapes, offsets and the file's length agree. The
- * grammar is {"__metadata__": {text: text}, name: {"dtype": text, "shape": [whole...],
+ * grammar is {"__metadata__": {text: text} or null, name: {"dtype": text, "shape": [whole...],
  * "data_offsets": [whole, whole]}, ...} with each key once; everything else is refused, so the text
  * bounds depth and memory. Not here: pieces of JSON (runtime/base/json.c), the file
  * (safetensors.c), writing (safetensors_write.c). */
@@ -248,6 +248,7 @@ static fy_status_t read_metadata(reader_t *r)
     int more = 1;
     if (r->has_metadata) return corrupt(r, "'__metadata__' appears twice");
     r->has_metadata = 1;
+    if (fy__json_word(&r->json, "null")) return FY_STATUS_OK; /* as the reference reader */
     TAKE(fy__json_take(&r->json, '{'));
     if (fy__json_peek(&r->json) == '}') {
         r->json.at++;

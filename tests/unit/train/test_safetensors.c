@@ -69,6 +69,26 @@ TS_TEST(test_golden_is_read)
     assert_memory_equal(mapped(tensor[4]), ((unsigned char[]){ 1, 0, 1 }), 3);
 }
 
+/* As the reference reader, and at any place of the header. */
+TS_TEST(test_metadata_may_be_null)
+{
+    static const char *const headers[] = {
+        "{\"__metadata__\":null}",
+        "{\"__metadata__\": null ,\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},\"__metadata__\":null}",
+    };
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        unsigned char bytes[256] = { (unsigned char)strlen(headers[i]) };
+        fy_safetensors_t *file;
+        memcpy(bytes + 8, headers[i], strlen(headers[i]));
+        write_file("null", bytes, 8 + strlen(headers[i]));
+        ts_ok(fy_safetensors_open(in_folder("null"), &file));
+        assert_int_equal(fy_safetensors_count(file), i > 0);
+        assert_null(fy_safetensors_metadata(file, "made"));
+        fy_safetensors_close(file);
+    }
+}
+
 /* The golden file is the length of the header, 320, the header, and the tensors' bytes, without
  * gaps. In it, tensors are not in the order in which they are written here. */
 TS_TEST(test_golden_is_written)
