@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,12 +71,25 @@ static int resolve(fy__replace_t *replace, const char *path)
     return 0;
 }
 
-/* The type of the file `path`; S_IFREG if there is none. A pipe or a device is opened and written,
- * because a rename would remove it. */
-static mode_t type_of(const char *path)
+/* Gives the new file the owner, the group and the mode of the old one, as far as the process may.
+ * Without the group, the mode gives that of the new file no rights. */
+static void copy_rights(int fd, const struct stat *old)
 {
-    struct stat found;
-    return stat(path, &found) == 0 ? found.st_mode & S_IFMT : S_IFREG;
+    struct stat now;
+    if (fchown(fd, old->st_uid, old->st_gid)) (void)!fchown(fd, (uid_t)-1, old->st_gid);
+    const bool has_group = fstat(fd, &now) == 0 && now.st_gid == old->st_gid;
+    (void)!fchmod(fd, old->st_mode & (has_group ? 0777 : 0707));
+}
+
+/* Bytes of the path that the temporary name begins with: its last component stays below 255 bytes,
+ * which file systems accept. A character of UTF-8 is not divided. */
+static size_t stem_of(const char *path, size_t most_suffix)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t length = strlen(name), most = NAME_MAX - most_suffix;
+    if (length <= most) return strlen(path);
+    while (most && ((unsigned char)name[most] & 0xc0) == 0x80) most--;
+    return (size_t)(name - path) + most;
 }
 
 static int open_special(fy__replace_t *replace)
@@ -93,12 +108,15 @@ int fy__replace_begin(fy__replace_t *replace, const char *path)
     enum { MOST_SUFFIX = 48, TRIES = 1000 };
     *replace = (fy__replace_t){ .fd = -1 };
     if (resolve(replace, path)) return replace->error;
-    const mode_t type = type_of(replace->path);
-    if (type == S_IFDIR) {
+    struct stat old;
+    const bool exists = stat(replace->path, &old) == 0;
+    if (exists && S_ISDIR(old.st_mode)) {
         free(replace->path);
         return fail(replace, EISDIR, "cannot write %s: it is a folder", path);
     }
-    if (type != S_IFREG) return open_special(replace);
+    /* A pipe or a device is opened and written, because a rename would remove it. */
+    if (exists && !S_ISREG(old.st_mode)) return open_special(replace);
+    const size_t stem = stem_of(replace->path, MOST_SUFFIX);
     const size_t room = strlen(replace->path) + MOST_SUFFIX;
     replace->temp = malloc(room);
     if (!replace->temp) {
@@ -108,10 +126,13 @@ int fy__replace_begin(fy__replace_t *replace, const char *path)
     /* Another thread may write the same path, and a killed process of the same number may have left
      * a file. */
     for (int i = 0; i < TRIES && replace->fd < 0; i++) {
-        snprintf(replace->temp, room, "%s.%ld-%d.tmp", replace->path, (long)getpid(), i);
-        replace->fd = open(replace->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        snprintf(replace->temp, room, "%.*s.%ld-%d.tmp", (int)stem, replace->path, (long)getpid(),
+                 i);
+        replace->fd =
+            open(replace->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, exists ? 0600 : 0666);
         if (replace->fd < 0 && errno != EEXIST && errno != EINTR) break;
     }
+    if (replace->fd >= 0 && exists) copy_rights(replace->fd, &old);
     if (replace->fd >= 0) return 0;
     (void)fail(replace, errno, "cannot create %s: %s", replace->temp, fy__strerror(errno));
     free(replace->temp);

@@ -49,6 +49,54 @@ TS_TEST(links_stay_and_their_targets_are_replaced)
     expect_text(in_folder("file"), "new");
 }
 
+/* The new file keeps the mode of the old one, whatever the umask is; a new name gets 0666. */
+TS_TEST(a_replaced_file_keeps_its_mode)
+{
+    static const mode_t modes[] = { 0600, 0640, 0664, 0755 };
+    struct stat found;
+    const mode_t mask = umask(022);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        assert_int_equal(put(in_folder("kept"), "old"), FY_STATUS_OK);
+        assert_int_equal(chmod(in_folder("kept"), modes[i]), 0);
+        assert_int_equal(put(in_folder("kept"), "new"), FY_STATUS_OK);
+        assert_int_equal(stat(in_folder("kept"), &found), 0);
+        assert_int_equal(found.st_mode & 07777, modes[i]);
+    }
+    assert_int_equal(put(in_folder("made"), "new"), FY_STATUS_OK);
+    assert_int_equal(stat(in_folder("made"), &found), 0);
+    assert_int_equal(found.st_mode & 07777, 0644);
+    umask(mask);
+}
+
+/* Only root may give a file to another user. */
+TS_TEST(a_replaced_file_keeps_its_owner)
+{
+    struct stat found;
+    assert_int_equal(put(in_folder("given"), "old"), FY_STATUS_OK);
+    if (chown(in_folder("given"), 65534, 65534)) return;
+    assert_int_equal(put(in_folder("given"), "new"), FY_STATUS_OK);
+    assert_int_equal(stat(in_folder("given"), &found), 0);
+    assert_int_equal(found.st_uid, 65534);
+    assert_int_equal(found.st_gid, 65534);
+}
+
+/* The longest names that file systems have, in bytes; the last one has characters of two bytes. */
+TS_TEST(long_names_are_written)
+{
+    char name[256], path[512];
+    for (size_t length = 200; length <= 255; length++) {
+        memset(name, 'n', length);
+        name[length] = 0;
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        assert_int_equal(put(path, "long"), FY_STATUS_OK);
+        expect_text(path, "long");
+    }
+    for (size_t i = 0; i < 254; i += 2) memcpy(name + i, "\xc3\xa4", 3);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(put(path, "long"), FY_STATUS_OK);
+    expect_text(path, "long");
+}
+
 TS_TEST(a_dangling_link_creates_its_target)
 {
     assert_int_equal(symlink("later", in_folder("dangling")), 0);
