@@ -20,6 +20,7 @@ struct fy_layer {
     fy_layer_def_t def;
     void *user;
     size_t nchildren; /* of a container; a leaf has none and a forward instead */
+    int depth;        /* containers in one another, with this one; a leaf: 0 */
     char **names;     /* "": adds nothing to the names of the child's parameters */
     fy_layer_t **children;
     int is_checkpoint;          /* a sequential whose leaves run again in the backward */
@@ -34,6 +35,9 @@ struct fy_layer {
     const fy_layer_t *owner; /* the container; NULL: a model, or none */
     fy_layer_t *next_freed;  /* while a container that failed frees its children */
 };
+
+/* Code that visits layers recurses; a thread may have a stack of 512 KiB. */
+enum { FYT_DEPTH_MOST = 256 };
 
 enum { FYT_SHAPE_TEXT = 160, FYT_PLACE_TEXT = 80, FYT_OWNER_TEXT = 128 };
 

@@ -74,6 +74,11 @@ static fy_status_t check_children(const call_t *call, size_t count,
                 return FYT_FAIL(INVALID_ARGUMENT,
                                 "%s: %s and %s are the same object: make one layer for each place",
                                 call->name, place_text(other, call, j, children), place);
+        if (child->layer->depth >= FYT_DEPTH_MOST)
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "%s: %s has %d containers in one another; a layer may have %d: put "
+                            "layers beside one another in one sequential",
+                            call->name, place, child->layer->depth, FYT_DEPTH_MOST);
         FY_TRY(check_name(call, children, i));
     }
     return FY_STATUS_OK;
@@ -140,6 +145,7 @@ static fy_status_t make(const call_t *call, fy_status_t status, fyt_layer_kind_t
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): check_children refuses NULL */
         child->is_owned = 1;
         child->owner = layer;
+        if (layer->depth <= child->depth) layer->depth = child->depth + 1;
     }
     *out_layer = layer;
     return FY_STATUS_OK;

@@ -24,6 +24,49 @@ static void expect_forward(fy_model_t *model, fy_tensor_t *x, const float *want,
     ts_expect_f32(y, want, count);
 }
 
+/* `depth` containers in one another. */
+static fy_status_t nest(int depth, fy_layer_t **out_layer)
+{
+    fy_layer_t *layer = linear(1, 1, 2);
+    fy_status_t status = FY_STATUS_OK;
+    for (int i = 0; i < depth && status == FY_STATUS_OK; i++) {
+        const fy_layer_child_t child = { "", layer };
+        status = i % 2 ? fy_layer_residual(layer, NULL, FY_ACTIVATION_NONE, &layer)
+                       : fy_layer_sequential(1, &child, &layer);
+    }
+    *out_layer = status == FY_STATUS_OK ? layer : NULL;
+    return status;
+}
+
+static void *use_deepest(void *device)
+{
+    fy_layer_t *layer;
+    fy_model_t *model;
+    fy_tensor_t *y;
+    const fy_scope_t scope = fy_scope_begin("deepest");
+    ts_ok(nest(256, &layer));
+    ts_ok(fy_model_create(device, layer, 1, (int64_t[]){ 1 }, NULL, &model));
+    ts_ok(fy_model_forward(model, ts_f32(device, FY_DIMS(1, 1), (float[]){ 0 }), &y));
+    fy_model_destroy(model);
+    fy_scope_end(scope, 0, NULL);
+    return NULL;
+}
+
+/* The deepest layer works on a thread with a small stack; one more container is refused. */
+TS_DEVICE_TEST(test_depth)
+{
+    fy_layer_t *layer;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    ts_fails_with(nest(257, &layer), INVALID_ARGUMENT, "has 256 containers in one another");
+    ts_fails_with(nest(10000, &layer), INVALID_ARGUMENT, "has 256 containers in one another");
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 1 << 20);
+    assert_int_equal(pthread_create(&thread, &attributes, use_deepest, ctx->device), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
 TS_DEVICE_TEST(test_joins)
 {
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, -3 });
