@@ -109,7 +109,7 @@ static int parse_digits(const char *text, const char *end, int64_t *out_value)
 
 /* "name=value", which ends at `end`. */
 static fy_status_t parse_option(const known_t *model, const char *text, const char *end,
-                                int64_t *values)
+                                int64_t *values, unsigned *given)
 {
     char names[192];
     const int length = (int)(end - text < 64 ? end - text : 64);
@@ -133,6 +133,10 @@ static fy_status_t parse_option(const known_t *model, const char *text, const ch
                         "only",
                         model->name, length, text, option->name, (long long)option->low,
                         (long long)option->high);
+    if (*given & 1u << i)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_open: '%s': %s is given twice: once is enough",
+                        model->name, option->name);
+    *given |= 1u << i;
     values[i] = value;
     return FY_STATUS_OK;
 }
@@ -140,11 +144,12 @@ static fy_status_t parse_option(const known_t *model, const char *text, const ch
 /* `text`: what follows the model's name; "" or ":...". */
 static fy_status_t parse_options(const known_t *model, const char *text, int64_t *values)
 {
+    unsigned given = 0; /* bits, by option */
     for (int i = 0; i < MAX_OPTIONS; i++) values[i] = model->options[i].fallback;
     while (*text) {
         text++; /* behind ':' or ',' */
         const char *end = text + strcspn(text, ",");
-        FY_TRY(parse_option(model, text, end, values));
+        FY_TRY(parse_option(model, text, end, values, &given));
         text = end;
     }
     return FY_STATUS_OK;

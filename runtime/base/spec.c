@@ -66,6 +66,9 @@ fy_status_t fy__spec_parse(const char *text, fy__spec_t *out_spec)
             return malformed(text, "each option must be key=value");
         if (out_spec->noptions == FY__SPEC_OPTIONS) return malformed(text, "too many options");
         *equals = 0;
+        for (size_t i = 0; i < out_spec->noptions; i++)
+            if (strcmp(out_spec->option[i].key, pair) == 0)
+                return malformed(text, "an option may be given once only");
         fy_backend_option_t *option = &out_spec->option[out_spec->noptions++];
         option->key = pair;
         option->value = equals + 1;

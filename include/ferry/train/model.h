@@ -36,8 +36,9 @@ typedef struct fy_model_options {
      * Szegedy 2015, section 3.2). fy_model_info_t.dropped_params counts them; other parameters
      * keep their names */
     int drop_bias;
-    /* fy_tape_offload after each of so many segments but the last, as above. 0, 1: no. Not with
-     * `recompute`; such a step cannot be recorded as a graph */
+    /* fy_tape_offload after each of so many segments but the last, as above. 0, 1: no;
+     * FY_RECOMPUTE_SQRT: as above. Not with `recompute`; such a step cannot be recorded as a
+     * graph */
     int offload;
     /* In place of `recompute`: these layers are computed again in the backward, others are not.
      * Ascending, read during the call. A segment begins and ends where the layers behind read one

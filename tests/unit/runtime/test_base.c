@@ -92,6 +92,7 @@ TS_TEST(specs)
 
         "sim:0?a",
         "sim:0?=1",
+        "sim:0?a=1&b=2&a=1",
 
         "abcdefghijklmnopqrstuvwxyz:0",
         "sim:0?a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1&j=1&k=1&l=1&m=1"

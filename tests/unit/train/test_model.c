@@ -84,6 +84,7 @@ TS_DEVICE_TEST(test_model_options)
         { "resnet18:classes=99999999999999999999", "in digits only" },
         { "resnet18:classes=1048577", "in digits only" },
         { "resnet18:size=32,", "has no option ''" },
+        { "resnet18:size=32,classes=2,size=32", "size is given twice" },
         { "resnet18:width=32", "has no option 'width=32'" },
     };
     int64_t dims[FY_MAX_RANK];
