@@ -79,8 +79,12 @@ static inline fy_status_t take_sources(const fy__thread_t *thread, fy_tape_t *ta
         *out_valued |= 1u << (i < 31 ? i : 31);
     }
     if (row->gradient && row->gradient->takes_old) {
-        operands[nsrc] = (fy__tape_operand_t){ .value = fy__tape_find(tape, dst[0]) };
-        if (operands[nsrc].value) *out_valued |= 1u << nsrc;
+        const uint32_t value = fy__tape_find(tape, dst[0]);
+        operands[nsrc] = (fy__tape_operand_t){ .value = value };
+        if (!value) return FY_STATUS_OK;
+        if (!fy__tape_slot(tape, value)->is_leaf)
+            FY_TRY(check_unwritten(thread, tape, row->info.name, dst[0], value));
+        *out_valued |= 1u << nsrc;
     }
     return FY_STATUS_OK;
 }
@@ -146,8 +150,11 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
         const uint32_t value = dst[j] ? fy__tape_find(tape, dst[j]) : 0;
         if (value && fy__tape_slot(tape, value)->is_leaf)
             return refuse_write(row->info.name, dst[j]);
-        if (dst[j] && !value && row->info.inout >> (j < 31 ? j : 31) & 1)
-            FY_TRY(fy__tape_check_other(tape, row->info.name, dst[j]));
+        if (dst[j] && row->info.inout >> (j < 31 ? j : 31) & 1) {
+            if (!value) FY_TRY(fy__tape_check_other(tape, row->info.name, dst[j]));
+            if (value && !(rule && rule->takes_old))
+                return refuse_without_rule(row->info.name, dst[j], row->nkernels);
+        }
         writes_valued |= value != 0 || (dst[j] && fy__tape_is_written(tape, dst[j]));
         if (dst[j]) tape->given |= 1u << (j < 31 ? j : 31);
         operands[nsources + j] = (fy__tape_operand_t){ 0 };

@@ -211,6 +211,16 @@ TS_DEVICE_TEST(writing_in_place_is_recorded)
     ts_ok(fy_axpy(dense, 3, w));
     ts_ok(fy_tape_backward(tape, sum_of(dense), NULL));
     ts_expect_f32(ts_grad(tape, w), (float[]){ 4, 4, 4, 4 }, 4);
+    ts_ok(fy_reshape(dense, FY_DIMS(4), &y));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_copy(dense, w));
+    ts_ok(fy_fill(y, 0)); /* what axpy adds to is no longer w */
+    ts_fails(fy_axpy(dense, 3, w), BUSY);
+    ts_ok(fy_copy(dense, w));
+    fy_tensor_t *norm = ts_full(ctx->device, 0, NULL, 5); /* an op without a rule, in place */
+    ts_fails_with(fy_clip_by_norm(dense, norm, 1), UNSUPPORTED, "no gradient rule");
+    ts_ok(fy_tape_backward(tape, sum_of(dense), NULL));
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 1, 1, 1, 1 }, 4);
 }
 
 typedef struct buffer {
