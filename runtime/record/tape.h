@@ -36,7 +36,8 @@ typedef struct fy__view_attrs {
 fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__view_attrs_t *attrs,
                           const fy_tensor_t *src, fy_tensor_t *view);
 /* UNSUPPORTED if `src` has a gradient on the tape that this thread records: `what` would copy its
- * bytes to a tensor without a gradient. BUSY if a recorded call wrote these through another handle. */
+ * bytes to a tensor without a gradient. BUSY if a recorded call wrote them through another
+ * handle. */
 fy_status_t fy__tape_check_leaving_slow(const fy__thread_t *thread, const fy_tensor_t *src,
                                         const char *what);
 static inline fy_status_t fy__tape_check_leaving(const fy__thread_t *thread, const fy_tensor_t *src,

@@ -295,8 +295,8 @@ TS_DEVICE_TEST(values_written_through_another_handle_are_refused)
     ts_expect_f32(ts_grad(tape, w), (float[]){ 2, 4, 0 }, 3);
 }
 
-/* The same for a watched tensor whose bytes are those of another one's results now, and for uploads,
- * for which there is no rule. */
+/* The same for a watched tensor whose bytes are those of another one's results now, and for
+ * uploads, for which there is no rule. */
 TS_DEVICE_TEST(watched_and_uploaded_bytes_written_through_another_handle_are_refused)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 3, 4 }),
