@@ -14,6 +14,7 @@
 
 #include "runtime/base/c_locale.h"
 #include "runtime/base/input.h"
+#include "runtime/base/json.h"
 #include "train/fail.h"
 #include "train/npy.h"
 
@@ -173,7 +174,8 @@ static fy_status_t take_name(fy_npz_t *file, size_t index, unsigned char *name, 
     if (length < 5 || memchr(name, 0, length) || memcmp(name + length - 4, ".npy", 4) != 0)
         return FYT_FAIL(UNSUPPORTED, "%s: member %zu, of %zu bytes in its name, is not NAME.npy",
                         file->path, index, length);
-    if (!is_ascii && !(member->flags & FYT_ZIP_UTF8))
+    if (!is_ascii &&
+        (!(member->flags & FYT_ZIP_UTF8) || !fy__utf8_is_valid((const char *)name, length)))
         return FYT_FAIL(UNSUPPORTED, "%s: the name of member %zu is neither ASCII nor UTF-8",
                         file->path, index);
     name[length - 4] = 0;

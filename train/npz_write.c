@@ -7,6 +7,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "runtime/base/json.h"
 #include "train/fail.h"
 #include "train/npy.h"
 #include "train/replace.h"
@@ -144,6 +145,8 @@ static fy_status_t check(size_t count, const fy_npz_entry_t *entries, member_t *
             return FYT_FAIL(INVALID_ARGUMENT,
                             "npz_write: the name of entry %zu has %zu bytes; 1 to %d are possible",
                             i, length, NAME_MOST);
+        if (!fy__utf8_is_valid(name, length))
+            return FYT_FAIL(INVALID_ARGUMENT, "npz_write: the name of entry %zu is not UTF-8", i);
         members[i].name_nbytes = (uint32_t)length + 4;
         for (const char *c = name; *c; c++)
             if ((unsigned char)*c >= 0x80) members[i].flags = FYT_ZIP_UTF8;

@@ -60,7 +60,7 @@ FY_API void fy_model_options_init(fy_model_options_t *options, size_t nbytes);
  * Takes ownership of `layer`, even when it fails. options may be NULL.
  * Fails: SHAPE_MISMATCH (names the layer, the expected and the given shape), INVALID_ARGUMENT (also
  * more segments than there are: a segment ends where the layers after it read one result only),
- * OUT_OF_MEMORY. */
+ * UNSUPPORTED (buffers in half precision), OUT_OF_MEMORY. */
 FY_API_STATUS fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims,
                               const fy_model_options_t *options, fy_model_t **out_model);
 /* A known model: "linear" (5 -> 1), "mlp" (784-128-10), "lenet", "mnist2018", "mnist", "resnet18",

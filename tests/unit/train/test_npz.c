@@ -170,6 +170,8 @@ TS_TEST(bad_writes_are_refused)
                   INVALID_ARGUMENT, "two of the 2 entries are 'x'");
     ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "", x } }), INVALID_ARGUMENT);
     ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { NULL, x } }), INVALID_ARGUMENT);
+    ts_fails_with(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "\xff", x } }), INVALID_ARGUMENT,
+                  "the name of entry 0 is not UTF-8");
     ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "x", NULL } }), INVALID_ARGUMENT);
     ts_fails(fy_npz_write(NULL, 0, NULL), INVALID_ARGUMENT);
     ts_fails(fy_npz_write(path, 70000, (fy_npz_entry_t[]){ { "x", x } }), INVALID_ARGUMENT);
