@@ -21,6 +21,20 @@
 #define FORMAT_KEY  "ferry_checkpoint"
 #define FORMAT_TEXT "1"
 
+/* Of a call and of a file: nothing is saved that would not be loaded. A loss may be NaN. */
+static fy_status_t check_progress(fy_status_t status, const char *where, const fy_progress_t *p)
+{
+    if (p->step >= 0 && p->epoch >= 0 && p->epoch_step >= 0 && p->lr >= 0 && p->momentum >= 0 &&
+        p->loss_samples >= 0 && p->interval_samples >= 0 &&
+        isfinite(p->lr + p->momentum + p->loss_samples + p->interval_samples))
+        return FY_STATUS_OK;
+    return fy_error_set(status, __FILE__, __LINE__,
+                        "%s: step %lld, epoch %lld, step %lld of it, lr %g, momentum %g, losses of "
+                        "%g and %g samples: all must be finite, 0 or more",
+                        where, (long long)p->step, (long long)p->epoch, (long long)p->epoch_step,
+                        p->lr, p->momentum, p->loss_samples, p->interval_samples);
+}
+
 /* ---- saving ---- */
 
 /* Schedules change Adam's beta1 as its momentum. */
@@ -85,7 +99,8 @@ static fy_status_t verify(const fyt_pieces_t *p, const char *path)
 }
 
 static fy_status_t check_save(const char *directory, const fy_model_t *model,
-                              const fy_progress_t *progress, int keep, fy_progress_t *out)
+                              const fy_optimizer_t *optimizer, const fy_progress_t *progress,
+                              int keep, fy_progress_t *out)
 {
     if (!directory || !model || !progress)
         return FYT_FAIL(INVALID_ARGUMENT, "checkpoint_save: %s is NULL",
@@ -93,10 +108,10 @@ static fy_status_t check_save(const char *directory, const fy_model_t *model,
                         : !model   ? "model"
                                    : "progress");
     FY_TRY(FY__READ_GIVEN(progress, "checkpoint_save", progress, out));
-    if (keep >= 1 && out->step >= 0) return FY_STATUS_OK;
-    return FYT_FAIL(INVALID_ARGUMENT,
-                    "checkpoint_save: keep %d, step %lld: keep at least 1, and steps count from 0",
-                    keep, (long long)out->step);
+    if (optimizer) out->lr = out->momentum = 0; /* the optimizer's are saved */
+    if (keep < 1)
+        return FYT_FAIL(INVALID_ARGUMENT, "checkpoint_save: keep is %d; keep at least 1", keep);
+    return check_progress(FY_STATUS_INVALID_ARGUMENT, "checkpoint_save", out);
 }
 
 static fy_status_t save(fyt_pieces_t *p, const char *directory, const fy_progress_t *progress,
@@ -117,7 +132,7 @@ fy_status_t fyt_checkpoint_save(const char *directory, fy_model_t *model, fy_opt
     char *path;
     fyt_pieces_t pieces;
     fy_progress_t own;
-    FY_TRY(check_save(directory, model, progress, keep, &own));
+    FY_TRY(check_save(directory, model, optimizer, progress, keep, &own));
     progress = &own;
     if (!collect && fyt_optimizer_is_shard(optimizer))
         return FYT_FAIL(INVALID_ARGUMENT,
@@ -216,17 +231,9 @@ static fy_status_t take_progress(const char *path, const fyt_pieces_t *p, fy_pro
     FY_TRY(fy_tensor_map(p->losses, FY_ACCESS_READ, &losses));
     const int64_t *n = counts;
     const double *r = rates, *l = losses;
-    if (n[0] < 0 || n[1] < 0 || n[2] < 0 || !isfinite(r[0]) || !isfinite(r[1]) || r[0] < 0 ||
-        r[1] < 0)
-        return FYT_FAIL(CORRUPT_DATA,
-                        "%s: step %lld, epoch %lld, step %lld of it, lr %g, momentum %g cannot be",
-                        path, (long long)n[0], (long long)n[1], (long long)n[2], r[0], r[1]);
-    if (!(l[1] >= 0) || !(l[3] >= 0) || !isfinite(l[1] + l[3])) /* a loss may be NaN */
-        return FYT_FAIL(CORRUPT_DATA, "%s: losses of %g and %g samples cannot be", path, l[1],
-                        l[3]);
     *out = (fy_progress_t){ sizeof *out, n[0], n[1], n[2], n[3], r[0],
                             r[1],        NULL, l[0], l[1], l[2], l[3] };
-    return FY_STATUS_OK;
+    return check_progress(FY_STATUS_CORRUPT_DATA, path, out);
 }
 
 /* The model keeps the note, so that it lives as long as a caller can read it. */

@@ -38,7 +38,8 @@ FY_API void fy_progress_init(fy_progress_t *progress, size_t nbytes);
  * Then reads the new file's header back, and keeps the new checkpoint and the `keep` (at least 1)
  * with the highest steps. Deletes all others, and temporary files of killed processes: use one
  * folder for each training.
- * Fails: INVALID_ARGUMENT, IO (names the file; older checkpoints stay), OUT_OF_MEMORY, as
+ * Fails: INVALID_ARGUMENT (also numbers that load refuses: negative, not finite; a loss may be
+ * NaN), IO (names the file; older checkpoints stay), OUT_OF_MEMORY, as
  * downloads. */
 FY_API_STATUS fy_checkpoint_save(const char *directory, fy_model_t *model,
                                  fy_optimizer_t *optimizer, const fy_progress_t *progress,
