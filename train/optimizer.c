@@ -364,6 +364,17 @@ int fyt_optimizer_scales(const fy_optimizer_t *optimizer)
     return optimizer->scaling.state != NULL;
 }
 
+int fyt_optimizer_updates(const fy_optimizer_t *optimizer, const fy_tensor_t *block)
+{
+    fy_tensor_info_t whole = { .struct_size = sizeof whole }, value = whole;
+    if (fy_tensor_query(block, &whole) != FY_STATUS_OK) return 0;
+    for (size_t i = 0; i < optimizer->count; i++)
+        if (fy_tensor_query(optimizer->pairs[i].value, &value) == FY_STATUS_OK &&
+            value.storage == whole.storage)
+            return 1;
+    return 0;
+}
+
 fyt_ranges_t *fyt_optimizer_ranges(fy_optimizer_t *optimizer) { return &optimizer->ranges; }
 
 /* ---- using it ---- */

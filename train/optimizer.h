@@ -24,6 +24,8 @@ fyt_ranges_t *fyt_optimizer_ranges(fy_optimizer_t *optimizer);
 /* Of what fy_optimizer_get leaves out: names and factors of groups, options of loss scaling. */
 uint64_t fyt_optimizer_checksum(const fy_optimizer_t *optimizer);
 int fyt_optimizer_scales(const fy_optimizer_t *optimizer); /* the loss */
+/* Does it update bytes of this tensor's storage? */
+int fyt_optimizer_updates(const fy_optimizer_t *optimizer, const fy_tensor_t *block);
 /* Does the optimizer leave elements of its model out? Those are updated by other processes. */
 static inline int fyt_optimizer_is_shard(fy_optimizer_t *optimizer)
 {

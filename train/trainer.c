@@ -324,6 +324,11 @@ static fy_status_t check(const fyt_trainer_t *trainer, const fy_train_options_t 
                         (long long)options->epochs, (long long)options->accumulate, options->keep,
                         (long long)options->max_steps, (long long)options->log_every,
                         (long long)options->checkpoint_every);
+    if (!options->checkpoint && (options->resume || options->checkpoint_every > 0))
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train_run: resume %d, checkpoint_every %lld, and checkpoint is NULL: name "
+                        "the folder of the checkpoints",
+                        options->resume, (long long)options->checkpoint_every);
     if (!(options->clip_norm >= 0) || !(options->clip_value >= 0))
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: clip_norm %g, clip_value %g: 0 is none",
                         options->clip_norm, options->clip_value);
@@ -345,7 +350,7 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "train_run: the loader has no batches: %llu samples in batches of %lld",
                         (unsigned long long)trainer->data.samples, (long long)trainer->data.batch);
-    FY_TRY(fyt_precision_check("train_run", trainer));
+    FY_TRY(fyt_optimizer_check("train_run", trainer));
     FY_TRY(fyt_labels_check("train_run", &trainer->info, trainer->train, trainer->options->loss));
     if (trainer->test)
         FY_TRY(fyt_labels_check("train_run, test set", &trainer->info, trainer->test,

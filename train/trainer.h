@@ -76,8 +76,9 @@ fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *targ
  * `what` is the call. */
 fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model,
                              const fy_loader_t *loader, fy_loss_kind_t kind);
-/* Before anything is computed: steps in f16 need loss scaling. Fails: INVALID_ARGUMENT. */
-fy_status_t fyt_precision_check(const char *what, const fyt_trainer_t *trainer);
+/* Before anything is computed: the optimizer is of this model; steps in f16 need loss scaling.
+ * Fails: INVALID_ARGUMENT. */
+fy_status_t fyt_optimizer_check(const char *what, const fyt_trainer_t *trainer);
 /* Samples of batch `step` of an epoch: of all ranks, and of this one. */
 typedef struct fyt_rows {
     int64_t all, own;

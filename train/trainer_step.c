@@ -234,12 +234,17 @@ static fy_status_t run(fyt_trainer_t *trainer)
     return FY_STATUS_OK;
 }
 
-fy_status_t fyt_precision_check(const char *what, const fyt_trainer_t *trainer)
+fy_status_t fyt_optimizer_check(const char *what, const fyt_trainer_t *trainer)
 {
     fy_autocast_info_t around = FY_AUTOCAST_INFO_INIT;
     fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
     FY_TRY(fy_autocast_query(&around));
     FY_TRY(fy_tensor_query(trainer->info.values, &values));
+    if (!fyt_optimizer_updates(trainer->optimizer, trainer->info.values))
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "%s: the optimizer has no parameter of model '%s': make it by "
+                        "fy_optimizer_create_model, for this model",
+                        what, trainer->info.name);
     const fy_dtype_t own = trainer->options->precision;
     const fy_dtype_t used = own == FY_DTYPE_F32 ? around.dtype : own;
     if ((used != FY_DTYPE_F16 && values.dtype != FY_DTYPE_F16) ||

@@ -135,8 +135,9 @@ typedef struct fy_train_result {
  * "train/test", "train/checkpoint". A steady step has light requests only. The model is left in
  * evaluation.
  * Fails: BAD_VALUE before the first step (the data set has more classes than the model has scores),
- * INVALID_ARGUMENT, IO (checkpoints), and as requests; the model then has the parameters of the
- * last whole step. */
+ * INVALID_ARGUMENT (also an optimizer of another model; resume or checkpoint_every without
+ * `checkpoint`), IO (checkpoints), and as requests; the model then has the parameters of the last
+ * whole step. */
 FY_API_STATUS fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train,
                            fy_loader_t *test, const fy_train_options_t *options,
                            fy_train_result_t *out_result);

@@ -189,6 +189,21 @@ TS_DEVICE_TEST(impossible_sweeps_are_refused)
              INVALID_ARGUMENT);
     ts_fails(fy_train_find_lr(p.model, p.optimizer, p.train, &options, points, NULL),
              INVALID_ARGUMENT);
+    /* a loader and an optimizer with a part, which one process alone cannot use */
+    const fy_optimizer_range_t part = { 0, 64 };
+    const fy_optimizer_options_t adam = optimizer_defaults(FY_OPTIMIZER_ADAM);
+    fy_optimizer_t *of_part;
+    ts_ok(fy_optimizer_create_ranges(&adam, p.model, 1, &part, &of_part));
+    ts_fails_with(fy_train_find_lr(p.model, of_part, p.train, &options, points, &result),
+                  INVALID_ARGUMENT, "updates 64 of the model's");
+    fy_optimizer_destroy(of_part);
+    parts_t shard = { 0 };
+    fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
+    batches.ranks = 2;
+    ts_ok(make_batches(ctx->device, SAMPLES, batches, &shard));
+    ts_fails_with(fy_train_find_lr(p.model, p.optimizer, shard.train, &options, points, &result),
+                  INVALID_ARGUMENT, "shard 0 of 2");
+    drop_parts(&shard);
     expect_bits(look(&p), &before);
     free(before.bytes);
     drop_parts(&p);

@@ -479,15 +479,24 @@ TS_DEVICE_TEST(test_refusals)
     REFUSES(bad.graph = 1; bad.accumulate = 2);
     REFUSES(bad.loss = (fy_loss_kind_t)9);
     REFUSES(bad.clip_norm = -1);
+    REFUSES(bad.resume = 1);
+    REFUSES(bad.checkpoint_every = 2);
+    fy_model_t *other = known_model(ctx->device, "mlp", NULL);
+    ts_fails_with(fy_train_run(other, s.updater, s.train, NULL, &s.options, NULL), INVALID_ARGUMENT,
+                  "no parameter of model 'mlp'");
+    fy_model_destroy(other);
     ts_fails(fy_train_run(s.net, NULL, s.train, NULL, &s.options, NULL), INVALID_ARGUMENT);
     ts_fails(fy_train_evaluate(NULL, s.train, FY_LOSS_NLL, NULL, NULL), INVALID_ARGUMENT);
     fy_model_options_t memory = FY_MODEL_OPTIONS_INIT;
     memory.offload = 2;
     fy_model_t *offloading = known_model(ctx->device, "mlp", &memory);
+    fy_optimizer_t *updater;
+    ts_ok(fy_optimizer_create_model(&s.optimizer, offloading, &updater));
     bad = s.options;
     bad.graph = 1;
-    ts_fails_with(fy_train_run(offloading, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT,
+    ts_fails_with(fy_train_run(offloading, updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT,
                   "offloads");
+    fy_optimizer_destroy(updater);
     fy_model_destroy(offloading);
     tear_down(&s);
 }
