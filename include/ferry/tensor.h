@@ -98,7 +98,7 @@ FY_API_STATUS fy_tensor_begin_native_access(fy_tensor_t *tensor, fy_access_t acc
 /* ---- views: another handle to the same bytes; nothing moves, nothing is submitted ---- */
 
 /* The same elements in another shape. One dim may be -1: it is computed from the others. `src` must
- * be contiguous. Fails: SHAPE_MISMATCH. */
+ * be contiguous. Fails: SHAPE_MISMATCH, INVALID_ARGUMENT (two dims of -1, a dim below). */
 FY_API_STATUS fy_reshape(fy_tensor_t *src, int rank, const int64_t *dims, fy_tensor_t **out_view);
 /* Axis i of the view is axis axes[i] of src; axes NULL reverses them all. Fails: INVALID_ARGUMENT
  * (not a permutation). */

@@ -55,7 +55,8 @@ FY_API_STATUS fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device,
                                const fy_transfer_options_t *options, fy_tensor_t **out_dst);
 /* The same into an existing tensor or view of the same shape; a steady loop allocates nothing.
  * The dtypes are equal, or options->convert is 1: then the device converts. options->dtype is SAME
- * or dst's. out_ticket may be NULL with COPY. Fails: as above, SHAPE_MISMATCH, DTYPE_MISMATCH. */
+ * or dst's. out_ticket may be NULL with COPY. Fails: as above, SHAPE_MISMATCH, DTYPE_MISMATCH,
+ * INVALID_ARGUMENT (another options->dtype). */
 FY_API_STATUS fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                     const fy_transfer_options_t *options, fy_ticket_t *out_ticket);
 

@@ -253,6 +253,15 @@ static fy_status_t check_place(const fy_tensor_t *tensor, const fy_tensor_t *gra
     if (!grad->contiguous)
         return FY_FAIL(SHAPE_MISMATCH, "tape_watch: grad %s has gaps; give a dense tensor or view",
                        fy__tensor_format(grad, into, sizeof into));
+    const char *begin, *end, *grad_begin, *grad_end;
+    fy__tensor_extent(tensor, &begin, &end);
+    fy__tensor_extent(grad, &grad_begin, &grad_end);
+    if (tensor->contiguous && grad->storage == tensor->storage && begin < grad_end &&
+        grad_begin < end)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tape_watch: grad %s shares bytes with the tensor, which a backward would "
+                       "overwrite: give it memory of its own",
+                       fy__tensor_format(grad, into, sizeof into));
     return FY_STATUS_OK;
 }
 

@@ -376,6 +376,7 @@ TS_DEVICE_TEST(refusals_change_nothing)
     ts_fails(fy_tape_watch(NULL, w, NULL), INVALID_ARGUMENT);
     ts_fails(fy_tape_watch(tape, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_tape_watch(tape, w, other), SHAPE_MISMATCH);
+    ts_fails_with(fy_tape_watch(tape, w, w), INVALID_ARGUMENT, "shares bytes with the tensor");
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I32, 0, 1, 2, &i));
     ts_fails(fy_tape_watch(tape, i, NULL), DTYPE_MISMATCH);
     ts_fails(fy_tape_watch(tape, w, i), DTYPE_MISMATCH);
