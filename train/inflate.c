@@ -126,10 +126,16 @@ uint64_t fyt_source_at_most(const fyt_source_t *source)
     return most > source->position ? most - source->position : 0;
 }
 
-/* At the end of one gzip member: another may follow, and nothing else. */
+/* At the end of one gzip member: zeros may follow (tapes and block devices pad with them), then
+ * another member, and nothing else. */
 static fy_status_t next_member(fyt_source_t *source)
 {
-    FY_TRY(fill(source, 2));
+    size_t zeros;
+    do {
+        FY_TRY(fill(source, 2));
+        for (zeros = 0; zeros < source->here && !source->bytes[zeros];) zeros++;
+        take(source, zeros);
+    } while (zeros);
     if (!source->here) {
         source->is_over = 1;
         return FY_STATUS_OK;

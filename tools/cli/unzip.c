@@ -1,4 +1,5 @@
-/* See unzip.h. A file may have several members, one after the other (RFC 1952). */
+/* See unzip.h. A file may have several members, one after the other (RFC 1952), with zeros behind
+ * each. */
 #include "tools/cli/unzip.h"
 
 #include <stdlib.h>
@@ -67,6 +68,9 @@ fy_status_t unzip_read(unzip_t *unzip, void *to, size_t room, size_t *out_nread)
     while (stream->avail_out == room) {
         FY_TRY(refill(unzip, &is_over));
         if (is_over) return FY_STATUS_OK;
+        for (; unzip->is_between && stream->avail_in && !*stream->next_in; stream->avail_in--)
+            stream->next_in++; /* padding */
+        if (!stream->avail_in) continue;
         if (unzip->is_between) (void)inflateReset(stream);
         const int result = inflate(stream, Z_NO_FLUSH);
         if (result == Z_MEM_ERROR)

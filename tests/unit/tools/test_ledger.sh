@@ -97,6 +97,10 @@ expect 0 timeline "$work/packed.jsonl.gz" --out "$work/packed.trace"
 expect 0 replay "$work/packed.jsonl.gz" --policy ferry
 events=$(gzip -cd "$work/packed.jsonl.gz" | wc -l)
 [ "$(wc -c <"$work/packed.jsonl.gz")" -le $((60 * events)) ] || fail "more than 60 bytes an event: $(wc -c <"$work/packed.jsonl.gz") of $events"
+cp "$work/packed.jsonl.gz" "$work/padded.gz" && head -c 200000 /dev/zero >>"$work/padded.gz"
+prints "roundtrip/copies" ledger "$work/padded.gz"
+printf more >>"$work/padded.gz"
+refuses 1 "is damaged" ledger "$work/padded.gz"
 head -c 3000 "$work/packed.jsonl.gz" >"$work/cut.gz"
 refuses 1 "has no end" ledger "$work/cut.gz"
 head -c 8 "$work/packed.jsonl.gz" >"$work/cut.gz"

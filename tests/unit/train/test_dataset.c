@@ -105,6 +105,15 @@ TS_TEST(gzip_is_inflated)
     ts_ok(fy_dataset_read_idx(in_folder("x.gz"), in_folder("y2"), NULL, &dataset));
     assert_int_equal(label_of(dataset, 2), 7);
     fy_dataset_destroy(dataset);
+    /* Zeros behind members are padding. */
+    snprintf(command, sizeof command,
+             "{ head -c 9 %s | gzip -nc; head -c 700 /dev/zero; tail -c +10 %s | gzip -nc; head -c "
+             "200000 /dev/zero; } > %s/y3",
+             y, y, folder);
+    assert_int_equal(system(command), 0);
+    ts_ok(fy_dataset_read_idx(in_folder("x.gz"), in_folder("y3"), NULL, &dataset));
+    assert_int_equal(label_of(dataset, 2), 7);
+    fy_dataset_destroy(dataset);
     /* 64 MiB of zeros in 64 KiB: refused by its header, or by the cap. */
     fy_dataset_options_t options = FY_DATASET_OPTIONS_INIT;
     options.max_nbytes = 1 << 20;

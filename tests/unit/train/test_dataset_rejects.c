@@ -169,7 +169,7 @@ TS_TEST(every_prefix_is_refused)
             const size_t n = fread(bytes, 1, sizeof bytes - 1, pipe);
             assert_int_equal(pclose(pipe), 0);
             assert_true(n > 0);
-            bytes[n] = 0;
+            bytes[n] = 1; /* zeros behind compressed data are padding */
             for (size_t cut = 0; cut <= n + 1; cut++) {
                 fy_dataset_t *dataset;
                 assert_int_equal(ftruncate(fd, 0), 0);

@@ -97,7 +97,7 @@ files.update(
         "gzip-label.cifar10": packed(record(11)),
         "gzip-cut-off.cifar10": packed(record(3))[:-9],
         "gzip-checksum.cifar10": patched(packed(record(3)), -6, 1),
-        "gzip-trailing-bytes.cifar10": packed(record(3)) + b"\0",
+        "gzip-trailing-bytes.cifar10": packed(record(3)) + b"\1",
     }
 )
 for name, data in files.items():
