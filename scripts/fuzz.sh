@@ -33,10 +33,11 @@ if [ ${#files[@]} -eq 0 ]; then
     echo "CMakeLists.txt has no line add_library(ferry_files OBJECT ...)" >&2
     exit 1
 fi
-# The reader of event files, and what it uses of the command.
-files+=(tools/cli/event_file.c tools/cli/event_totals.c tools/cli/event_names.c tools/cli/number_table.c tools/cli/text_file.c
-    tools/cli/text_index.c tools/cli/unzip.c tools/program/{pieces,program,steps}.c tools/bench/measure.c)
+# The subcommands that read files, and what they use of the library.
 mkdir -p "$out/objects"
+cmake -DPAGE="$PWD/tools/report/page" -DOUT="$PWD/$out/report_page.c" -P cmake/report_page.cmake
+files+=(tools/{advise,cli,program,replay,report,timeline}/*.c tools/bench/{measure,peer_alloc}.c "$out/report_page.c"
+    alloc/report/snapshot_{svg,map,sums}.c backends/sim/{clock,network,profile}.c)
 rm -f "$out/objects/"*.o "$out/libtrain.a"
 # shellcheck disable=SC2016  # the inner shell's
 printf '%s\n' train/*.c "${files[@]}" | xargs -P "$(nproc)" -I FILE sh -c 'file=$1 out=$2; shift 2; clang "$@" -c "$file" -o "$out/$(echo "${file%.c}" | tr / _).o"' \
@@ -54,6 +55,10 @@ fuzz_one() {
     corpora=("$out/corpus_$name")
     if [ -d "tests/fuzz/corpus_$name" ]; then corpora+=("tests/fuzz/corpus_$name"); fi
     options=(-rss_limit_mb=2048 -timeout=10 -max_len=8192 -print_final_stats=1 -artifact_prefix="$out/${name}_")
+    if [ "$name" = commands ]; then # the files of another program too; what the commands print is discarded
+        corpora+=(tests/fuzz/corpus_events)
+        options+=(-close_fd_mask=3)
+    fi
     if [ -f "tests/fuzz/$name.dict" ]; then options+=(-dict="tests/fuzz/$name.dict"); fi
     if [ -n "${FERRY_FUZZ_RUNS:-}" ]; then options+=(-runs="$FERRY_FUZZ_RUNS"); else options+=(-max_total_time="$seconds"); fi
     "$out/fuzz_$name" "${options[@]}" "${corpora[@]}" >"$out/$name.log" 2>&1
