@@ -1,7 +1,6 @@
 /* Views: another handle on the same storage with other dims, strides or start. Nothing is
  * submitted. */
 #include "runtime/base/fail.h"
-#include "runtime/record/recording.h"
 #include "runtime/record/tape.h"
 #include "runtime/tensor/tensor.h"
 
@@ -30,7 +29,9 @@ static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims,
     view->data = (char *)src->data + offset * (int64_t)fy__dtype_sizes[src->dtype];
     fy__tensor_set_strided(view, (fy_dtype_t)src->dtype, rank, dims, strides);
     view->read_only = src->read_only;
-    view->value = thread->tape ? fy__tensor_seen(src) : fy__recording_version(thread, src->storage);
+    /* not the version that the calls of a graph lead to: without a replay, others have it again */
+    view->value = thread->tape ? fy__tensor_seen(src)
+                               : atomic_load_explicit(&src->storage->version, memory_order_relaxed);
     const fy_status_t status = FY_UNLIKELY(thread->tape != NULL)
                                    ? fy__tape_view(thread, kind, how ? how : &nothing, src, view)
                                    : FY_STATUS_OK;

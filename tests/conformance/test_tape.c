@@ -344,6 +344,28 @@ TS_DEVICE_TEST(bytes_that_are_constants_again_are_read)
     ts_expect_f32(ts_grad(tape, w), (float[]){ 4, 4 }, 2);
 }
 
+/* A view of what a graph's calls wrote is not one of what those of the next graph write. */
+TS_DEVICE_TEST(views_of_one_graph_are_no_constants_of_the_next)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *made[2], *y;
+    fy_tape_t *tape = ts_record(w, NULL);
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_tape_begin(tape));
+    fy_scope_t pause = fy_scope_begin("pause");
+    ts_ok(fy_tape_begin(NULL));
+    ts_ok(fy_mul(w, w, &made[0]));
+    ts_ok(fy_slice(made[0], 0, 0, 1, &made[1]));
+    fy_scope_end(pause, 2, made);
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_copy(made[0], w));
+    ts_fails(fy_mul(made[1], made[1], &y), BUSY);
+    ts_fails(fy_graph_end(&graph), BUSY);
+}
+
 /* A recording has advanced no version yet: its writes are looked at, too. */
 TS_DEVICE_TEST(overwritten_operands_of_a_graph_are_named)
 {
