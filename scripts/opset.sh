@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes, from opset/ops.def and opset/attrs.def, the two files that the preprocessor cannot derive:
+# Writes, from opset/ops.def, opset/attrs.def and the errors that tests/ops/cases.def checks, the two files that the preprocessor cannot derive:
 # include/ferry/op_list.h and the table of docs/ops.md. --check: lists those that are not current. --next: the number of a new op.
 # Usage: scripts/opset.sh [--check|--next]
 set -euo pipefail
@@ -35,6 +35,10 @@ awk -F@ '$1 != NR - 1 { print "opset/ops.def:1: op " $3 " has number " $1 ", exp
 count=$(wc -l <"$work/by-number")
 if [ "${1:-}" = --next ]; then echo "$count" && exit; fi
 
+# One line an op: ENUM, error, what it is relative to, error of the gradient.
+printf '#define OP(ENUM, dtypes, error, of, gradient) @ENUM@error@of@gradient\n#include "tests/ops/cases.def"\n' |
+    "${CC:-cc}" -E -P -x c -I. - | grep '^@' | sed 's/^@ *//; s/ *@ */@/g' >"$work/errors"
+
 # init SET: the macro of the set's defaults.
 init() {
     printf '#define ATTRS(set, type, ...) @set __VA_ARGS__\n#define FIELD(type, field, kind, fallback, range) |fallback\n#include "opset/attrs.def"\n' |
@@ -65,8 +69,9 @@ END
 } >"$work/op_list.h"
 
 {
-    printf '| op | sources | results | dtypes | computes | gradient | |\n|---|---|---|---|---|---|---|\n'
+    printf '| op | sources | results | dtypes | computes | error | gradient | |\n|---|---|---|---|---|---|---|---|\n'
     awk -F@ '
+        NR == FNR { error[$1] = $3 == "EXACT" ? "0" : $2 " " tolower(substr($3, 1, 1)); back[$1] = $4; next }
         function operands(text, side, parts, out) {
             while (match(text, side "\\([^)]*\\)")) {
                 split(substr(text, RSTART + length(side) + 1, RLENGTH - length(side) - 2), parts, ":")
@@ -83,8 +88,10 @@ END
             if (match($4, /LOW|FULL|WIDEST/)) notes = notes ", " tolower(substr($4, RSTART, RLENGTH))
             summary = substr($10, 2, length($10) - 2)
             gsub(/\|/, "\\|", summary)
-            printf "| `%s` | %s | %s | %s | %s | %s | %s |\n", $3, operands($9, "in"), operands($9, "out"), tolower($5), summary, $7, substr(notes, 3)
-        }' "$work/ops"
+            if (!($2 in error)) { print "tests/ops/cases.def:1: op " $3 " has no OP row" >"/dev/stderr"; exit 1 }
+            printf "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", $3, operands($9, "in"), operands($9, "out"), tolower($5), summary, \
+                error[$2], $7 == "yes" ? back[$2] : $7, substr(notes, 3)
+        }' "$work/errors" "$work/ops"
 } >"$work/table"
 begin='<!-- written by scripts/opset.sh from opset/ops.def -->' end='<!-- end of written -->'
 awk -v begin="$begin" -v end="$end" -v table="$work/table" '

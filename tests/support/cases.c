@@ -20,7 +20,11 @@ enum {
 };
 
 static const ts_op_row_t k_ops[] = {
-#define OP(ENUM, dtypes, slack) { FY_OP_##ENUM, dtypes, slack },
+#define EXACT                                 0
+#define VALUE                                 0
+#define TERMS                                 0
+#define PARTS                                 1
+#define OP(ENUM, dtypes, slack, of, gradient) { FY_OP_##ENUM, dtypes, slack, gradient, of },
 #include "tests/ops/cases.def"
 };
 
@@ -116,8 +120,8 @@ static size_t parse_list(const ts_case_t *row, const char **text, ts_shape_t *sh
 static const char *parse_domain(const ts_case_t *row, const char *text, ts_shape_t *shape)
 {
     static const char *const names[TS_DOMAIN_COUNT] = {
-        "any",   "pos",     "unit", "big",   "wide",  "ties",    "special", "nans",   "cond",
-        "index", "index32", "rng",  "below", "parts", "scaling", "full",    "fullpos"
+        "any",   "pos",     "unit", "big",   "wide",  "ties",    "special", "nans",    "cond",
+        "index", "index32", "rng",  "below", "parts", "scaling", "full",    "fullpos", "ends"
     };
     size_t n = strcspn(text, " :");
     for (int d = 0; d < TS_DOMAIN_COUNT; d++) {

@@ -22,8 +22,9 @@ const char *ts_column_name(ts_column_t column);
 
 typedef struct ts_op_row {
     fy_op_t op;
-    uint32_t dtypes; /* promised by ops.h */
-    double slack;
+    uint32_t dtypes;        /* promised by ops.h */
+    double slack, gradient; /* the errors, see cases.def */
+    bool has_parts;
 } ts_op_row_t;
 
 typedef struct ts_case {

@@ -271,6 +271,13 @@ static double draw_float(ts_domain_t domain, int64_t limit, fy_dtype_t dtype, ts
                                   normal, top,      -top,      1.0, -1.0, 0.5,  -2.0,  3.0 };
         return values[ts_random_below(random, (int64_t)(sizeof values / sizeof values[0]))];
     }
+    case TS_ENDS: {
+        const float_format_t *format = &k_formats[dtype];
+        const int least = format->min_exponent - format->mantissa;
+        const double power =
+            ldexp(1.0, least + (int)ts_random_below(random, format->max_exponent - least + 1));
+        return (ts_random_below(random, 2) ? -1 - unit : 1 + unit) * power;
+    }
     default: return 8 * unit - 4;
     }
 }
@@ -286,6 +293,7 @@ static int64_t draw_int(ts_domain_t domain, int64_t limit, fy_dtype_t dtype, ts_
     case TS_UNIT:
     case TS_TIES:
         return dtype == FY_DTYPE_U8 ? ts_random_below(random, 3) : ts_random_below(random, 3) - 1;
+    case TS_ENDS:
     case TS_WIDE: return ts_wrap(dtype, ts_random_next(random));
     case TS_SPECIAL: {
         const int64_t values[] = { 0,

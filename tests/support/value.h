@@ -70,6 +70,7 @@ typedef enum ts_domain {
     TS_SCALING,  /* f64 [5]: limit, limit, 0, 3, 0: loss scaling (ops.h); limit negative: found */
     TS_FULL,     /* [-4, 4], in f32 if the main dtype is f16 or bf16 */
     TS_FULL_POS, /* (0.1, 4], the same */
+    TS_ENDS,     /* of every magnitude, from the smallest subnormal on; integers any bits */
     TS_DOMAIN_COUNT
 } ts_domain_t;
 /* The dtype of an operand with this domain in an op whose main dtype is `main_dtype`. */
