@@ -62,9 +62,11 @@ FY_API void fy_backward_options_init(fy_backward_options_t *options, size_t nbyt
 
 /* Ends the recording and runs it backwards. Frees the saved tensors and intermediate gradients on
  * the way. Light requests only; waits for nothing. The record is then empty. options may be NULL.
- * Fails: INVALID_ARGUMENT (no recorded call leads to `loss`), SHAPE_MISMATCH (loss is not one
- * element and there is no seed), BUSY (bytes that the record needs were written since: names them),
- * OUT_OF_MEMORY and others as the calls. Gradients are then incomplete; the record is dropped. */
+ * Refused, and the tape records on: INVALID_ARGUMENT (no recorded call leads to `loss`),
+ * SHAPE_MISMATCH (loss is not one element and there is no seed, or the seed is unlike it),
+ * DEVICE_MISMATCH (of the seed).
+ * Fails, and the record is dropped and gradients are incomplete: BUSY (bytes that the record needs
+ * were written since: names them), OUT_OF_MEMORY and others as the calls. */
 FY_API_STATUS fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
                                const fy_backward_options_t *options);
 /* The gradient of a watched tensor after backward: a new handle, in the current scope, on the same

@@ -117,6 +117,33 @@ TS_DEVICE_TEST(a_seed_scales)
     ts_fails_with(fy_tape_backward(tape, y, &options), INVALID_ARGUMENT, "one backward");
 }
 
+/* A refused backward changes nothing; one that failed on the way has dropped the record. */
+TS_DEVICE_TEST(a_refused_backward_keeps_the_record)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 3, 4 }), *y,
+                *constant;
+    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
+    fy_tape_t *tape = ts_record(w, NULL);
+    ts_ok(fy_mul(w, x, &y));
+    ts_ok(fy_mul(x, x, &constant));
+    ts_fails(fy_tape_backward(tape, sum_of(constant), NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tape_backward(tape, y, NULL), SHAPE_MISMATCH);
+    options.seed = values(ctx, 3, (float[]){ 1, 1, 1 });
+    ts_fails(fy_tape_backward(tape, y, &options), SHAPE_MISMATCH);
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F64, FY_DIMS(2), &constant));
+    options.seed = constant;
+    ts_fails(fy_tape_backward(tape, y, &options), SHAPE_MISMATCH);
+    assert_true(info_of(tape).is_recording && info_of(tape).calls > 0);
+    ts_ok(fy_mul(y, x, &y)); /* is recorded */
+    ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 9, 16 }, 2);
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_mul(w, x, &y));
+    ts_ok(fy_fill(x, 0)); /* the record needs it */
+    ts_fails(fy_tape_backward(tape, sum_of(y), NULL), BUSY);
+    assert_true(!info_of(tape).is_recording && info_of(tape).calls == 0);
+}
+
 TS_DEVICE_TEST(calls_without_watched_operands_are_not_recorded)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y,

@@ -15,8 +15,10 @@ extern "C" {
 typedef struct fy_layer fy_layer_t;
 
 /* The initial values of a parameter. fan_in and fan_out are a linear layer's inputs and outputs;
- * for a convolution times the kernel's area, divided by groups. Drawn on the device from the
- * model's seed, without an upload. */
+ * for a convolution times the kernel's area, divided by groups: how many products an output adds,
+ * and how many a gradient of the input adds. torch.nn.init does not divide fan_out by groups:
+ * FAN_OUT gives a depthwise kernel sqrt(groups) times its deviation, and XAVIER a larger one, too.
+ * Drawn on the device from the model's seed, without an upload. */
 typedef enum fy_init_kind {
     /* weights and biases uniform in +-1/sqrt(fan_in), as in PyTorch's linear and conv2d */
     FY_INIT_DEFAULT,
