@@ -120,7 +120,9 @@ class Sweep(unittest.TestCase):
     def test_in_a_child(self):
         if not LIBRARY.exists():
             self.skipTest("no libfailing_malloc.so in this build")
-        variables = {"LD_PRELOAD": str(LIBRARY), "PYTHONMALLOC": "malloc_debug"}
+        # LD_PRELOAD ends a path at a space
+        search = os.pathsep.join(filter(None, [str(LIBRARY.parent), os.environ.get("LD_LIBRARY_PATH")]))
+        variables = {"LD_PRELOAD": LIBRARY.name, "LD_LIBRARY_PATH": search, "PYTHONMALLOC": "malloc_debug"}
         done = subprocess.run(
             [sys.executable, "-B", __file__, "-v", "Child"], capture_output=True, text=True,
             timeout=1200, env={**os.environ, **variables},
