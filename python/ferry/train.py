@@ -71,8 +71,11 @@ def _options(struct: Any, given: Mapping[str, Any], strings: Optional[list] = No
         elif name in ("name", "note") or isinstance(value, str):
             value = text(value)
         elif isinstance(value, (list, tuple)):
-            kind = dict(struct._fields_)[name]
-            value = kind(*value)
+            kind = dict(struct._fields_).get(name)
+            most = getattr(kind, "_length_", None)
+            if most is not None and len(value) > most:
+                raise ValueError(f"{name} has {len(value)} values; at most {most} are possible")
+            value = kind(*value) if kind else value
         elif scalar(value) is not None:
             value = scalar(value)
             value = int(value) if isinstance(value, bool) else value
@@ -450,8 +453,11 @@ class Loader(_Owner):
 
     def __init__(self, device: Union[Device, str], dataset: Dataset, **options: Any) -> None:
         chosen = _options(_c.fy_loader_options_t, options)
-        if "mean" in options and not chosen.channels:
-            chosen.channels = len(options["mean"])
+        lengths = {len(options[name]) for name in ("mean", "std") if name in options}
+        if len(lengths) > 1:
+            raise ValueError(f"mean and std have {lengths} values: give one for each channel")
+        if lengths and not chosen.channels:
+            chosen.channels = lengths.pop()
         self._own(
             _c.out(_c.fy_loader_create, as_device(device), dataset, ctypes.byref(chosen)),
             _c.fy_loader_destroy,

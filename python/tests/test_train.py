@@ -187,6 +187,15 @@ class Training(unittest.TestCase):
             results.append(weights.download().wait().tolist())
         self.assertEqual(*results)
 
+    def test_means_that_do_not_fit(self):
+        with self.assertRaisesRegex(ValueError, "mean has 5 values; at most 4"):
+            self.loader(mean=[0.5] * 5)
+        with self.assertRaisesRegex(ValueError, "one for each channel"):
+            self.loader(mean=[0.5], std=[1.0, 1.0])
+        x, half = (next(iter(self.loader(shuffle=False, std=[s])))[0] for s in (1.0, 2.0))
+        sums = [ferry.sum(t).download().wait().item() for t in (x, half)]
+        self.assertEqual(sums[0], 2 * sums[1])
+
     def test_f16_needs_loss_scaling(self):
         for scaling in (None, True):
             model = train.Model(self.device, network(), (28, 28, 1))
