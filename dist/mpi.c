@@ -142,7 +142,7 @@ static bool start(char *error)
     const int code = pthread_create(&thread, NULL, run_mpi, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     is_ours = code == 0;
-    if (code) snprintf(error, FYD_ERROR_SIZE, "no thread for MPI_Init: %s", strerror(code));
+    if (code) snprintf(error, FYD_ERROR_SIZE, "no thread for MPI_Init: error %d", code);
     return is_ours;
 }
 

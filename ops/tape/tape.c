@@ -260,7 +260,7 @@ static fy_status_t check_place(const fy_tensor_t *tensor, const fy_tensor_t *gra
         grad_begin < end)
         return FY_FAIL(INVALID_ARGUMENT,
                        "tape_watch: grad %s shares bytes with the tensor, which a backward would "
-                       "overwrite: give it memory of its own",
+                       "overwrite: give it other memory",
                        fy__tensor_format(grad, into, sizeof into));
     return FY_STATUS_OK;
 }

@@ -10,7 +10,8 @@
 /* A file that is being written. After begin, call exactly one of commit and abort. */
 typedef struct fy__replace {
     char *path; /* of the file itself: symbolic links are resolved */
-    /* "PATH.PID-N.tmp", of a long name the first bytes; NULL: `path` is a pipe or a device, which is written in place */
+    /* "PATH.PID-N.tmp", of a long name the first bytes; NULL: `path` is a pipe or a device, written
+     * in place */
     char *temp;
     int fd;
     int error;         /* of the last failure, an errno; ENOMEM: no host memory */
@@ -19,8 +20,8 @@ typedef struct fy__replace {
 
 /* Makes an empty file beside the file that `path` names. A symbolic link stays, and its target,
  * which need not exist, is replaced. The new file has the mode of the old one, and its owner and
- * group as far as the process may set them. A pipe or a device is opened for writing (a pipe blocks until
- * it has a reader), a folder is refused. On failure there is nothing to commit or abort.
+ * group as far as the process may set them. A pipe or a device is opened for writing (a pipe blocks
+ * until it has a reader), a folder is refused. On failure there is nothing to commit or abort.
  * Each call returns 0 or replace->error. */
 int fy__replace_begin(fy__replace_t *replace, const char *path);
 /* If it fails, abort. */

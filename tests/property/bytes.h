@@ -126,7 +126,7 @@ static inline bool depends(const number_t *a)
     return false;
 }
 
-/* Nobody knows its value, or only its derivatives. */
+/* Its value is unknown, or only its derivatives are. */
 static inline number_t unknown(number_t a, bool also_value)
 {
     for (int k = 0; k < COLUMNS; k++)

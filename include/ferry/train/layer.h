@@ -191,7 +191,8 @@ typedef struct fy_layer_child {
 /* Layers applied in order. Takes ownership of the children, even when it fails, so that calls of
  * makers can be nested. Fails: INVALID_ARGUMENT: a child is NULL (the text ends with this thread's
  * last failure, which is that of its maker, if one was called), or is given twice (names both
- * places), or has 256 containers in one another. OUT_OF_MEMORY, also if a child is NULL and that last failure is OUT_OF_MEMORY. */
+ * places), or has 256 containers in one another. OUT_OF_MEMORY, also if a child is NULL and that
+ * last failure is OUT_OF_MEMORY. */
 FY_API_STATUS fy_layer_sequential(size_t count, const fy_layer_child_t *children,
                                   fy_layer_t **out_layer);
 
