@@ -54,7 +54,7 @@ typedef struct world {
     fy_optimizer_t *optimizer;
     fy_tape_t *tape;
     bool prints, is_over;
-    bool fills_gaps; /* an op made gaps other than 0, until the next backward */
+    bool fills_gaps; /* an op made gaps other than 0, until a backward that does not accumulate */
     uint64_t compared, bad_batches, skipped, accumulated, short_batches, block_ops, gaps;
     char why[400];
 } world_t;
@@ -185,7 +185,7 @@ static void step_batch(world_t *w, const step_t *s, bool accumulates)
     net->is_checked = false;
     if (!accumulates || !net->has_grads) memset(net->grad, 0, sizeof net->grad);
     net->has_grads = true;
-    w->fills_gaps = false;
+    w->fills_gaps &= accumulates;
     w->accumulated += accumulates;
     (void)differentiate(net, s->rows, w->x, w->y, share * net->scale);
     compare(w, "gradients", w->info.grads, net->grad);

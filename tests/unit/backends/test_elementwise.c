@@ -10,7 +10,7 @@ static const fy_axpy_attrs_t k_axpy = { -0.5 };
 static const fy_cast_attrs_t k_cast = { FY_DTYPE_F32 };
 static const fy_fill_attrs_t k_fill = { -0.3, 1 };
 static const fy_affine_attrs_t k_affine = { 2.5, -0.75 };
-static const fy_arange_attrs_t k_arange = { -3.5, 0.1 };
+static const fy_arange_attrs_t k_arange = { -3, 1 };
 static const fy_axis_attrs_t k_last = { 2, 0 };
 
 /* As the rows of cases.def. */

@@ -38,7 +38,7 @@ for other in "--checkpoint @/run" "--save @/w" --graph "--lr 1" "--schedule step
 done
 refuses 2 "constant, step, cosine" train mlp --schedule one-cycle --warmup 3
 expect 2 train mlp --device sim:none
-refuses 1 "IO" train mlp --data "$work/nothing"
+refuses 1 "UNAVAILABLE: no train-images" train mlp --data "$work/nothing"
 
 refuses 2 "is neither auto nor sqrt" train mlp --recompute foo
 for bad in "--memory-limit 1GiB" "--recompute auto --offload 2" "--recompute auto --find-lr" "--recompute auto --budget upload=1"; do
