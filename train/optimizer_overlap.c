@@ -20,14 +20,14 @@ static int by_begin(const void *left, const void *right)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* Empty tensors have no bytes to overlap. */
+/* Empty tensors have no bytes to overlap; views that are not dense are not compared. */
 static fy_status_t add(const char *list, size_t count, fy_tensor_t *const *tensors, span_t *spans,
                        size_t *nspans)
 {
     for (size_t i = 0; tensors && i < count; i++) {
         fy_tensor_info_t info = { .struct_size = sizeof info };
         FY_TRY(fy_tensor_query(tensors[i], &info));
-        if (info.nbytes == 0) continue;
+        if (info.nbytes == 0 || !info.is_contiguous) continue;
         spans[(*nspans)++] =
             (span_t){ info.storage, info.offset_nbytes, info.offset_nbytes + info.nbytes, list, i };
     }

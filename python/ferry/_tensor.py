@@ -234,7 +234,7 @@ class Tensor(_core.Tensor, Handle):
         listed = integers(parts, 32)
         is_count = not hasattr(type(parts), "__iter__")
         count = listed[0] if is_count else len(listed)
-        if not 1 <= count <= max(1, *self.shape):
+        if count < 1 or is_count and count > max(1, *self.shape):
             raise ValueError(f"split: {count} parts of a tensor of the shape {self.shape}")
         views = (ctypes.c_void_p * count)()
         sizes = None if is_count else int64s(listed)

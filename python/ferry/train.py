@@ -650,8 +650,8 @@ def fit(
 
     progress: a bar on standard error; by default if that is a terminal. on_event(event) is called
     after each step with a dict: epoch, epoch_step, loss, lr, ...; an exception in it, or Ctrl-C,
-    ends the training after a whole step. Options: epochs (more than the loader has had),
-    accumulate, loss ("cross_entropy", "nll", "mse"), max_steps, clip_norm, log_every, checkpoint,
+    ends the training after a whole step. Options: epochs (more than the loader has had; with
+    resume: of the whole training), accumulate, loss ("cross_entropy", "nll", "mse"), max_steps, clip_norm, log_every, checkpoint,
     keep, resume, graph, precision, ...
     Returns steps, train_loss, test_accuracy, samples_per_s, ...
     """
@@ -673,7 +673,8 @@ def fit(
     chosen.on_event = callback.pointer
     result = _c.defaults(_c.fy_train_result_t)
     loader._end_loop()
-    chosen.epochs += loader.info()["epoch"]  # fy_train_run counts those of the loader
+    if chosen.epochs > 0 and not chosen.resume:
+        chosen.epochs += loader.info()["epoch"]  # fy_train_run counts those of the loader
     try:
         calling(
             _c.fy_train_run,

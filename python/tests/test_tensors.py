@@ -77,6 +77,7 @@ class Tensors(unittest.TestCase):
         self.assertEqual(t.T.shape, (4, 3, 2))
         self.assertEqual(t.transpose(1, 0, 2).strides, (4, 12, 1))
         self.assertEqual([p.shape for p in t.split([1, 2], 1)], [(2, 1, 4), (2, 2, 4)])
+        self.assertEqual([p.shape[0] for p in ferry.zeros(2).split([2, 0, 0])], [2, 0, 0])
         self.assertEqual(ferry.ones((1, 3)).broadcast_to(2, 3).strides[0], 0)
         self.assertEqual(len(t), 2)
         self.assertEqual([part.shape for part in t], [(3, 4)] * 2)

@@ -80,7 +80,7 @@ static fy_status_t train_with(run_t *run, const char *folder, int resume)
     options.max_steps = STEPS;
     options.accumulate = 2;
     options.checkpoint = folder;
-    options.checkpoint_every = EVERY;
+    options.checkpoint_every = folder ? EVERY : 0;
     options.resume = resume;
     options.log_every = 3;
     options.replicas = &replicas;

@@ -333,6 +333,9 @@ TS_DEVICE_TEST(shared_bytes_are_refused)
     ts_ok(fy_slice(wide, 1, 0, 1, &column));
     ts_fails_with(fy_optimizer_create(&o, 1, &column, &column, &optimizer), INVALID_ARGUMENT,
                   "values[0] is not dense");
+    fy_tensor_t *columns[] = { column, NULL };
+    ts_ok(fy_slice(wide, 1, 1, 2, &columns[1]));
+    ts_ok(fy_grads_clip_norm(2, columns, 1, NULL));
 }
 
 TS_DEVICE_TEST(invalid_arguments_are_refused)
