@@ -116,9 +116,13 @@ static void *run_mpi(void *unused)
 {
     int level = MPI_THREAD_SINGLE;
     (void)unused;
-    const bool is_good = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
-                               "MPI_Init_thread", why) &&
-                         begin(level, MPI_THREAD_SERIALIZED, &made, why);
+    bool is_good = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
+                         "MPI_Init_thread", why);
+    if (is_good && level < MPI_THREAD_SERIALIZED) {
+        snprintf(why, sizeof why, "this MPI has no threads; call MPI_Init before fy_group_open");
+        is_good = false;
+    }
+    is_good = is_good && begin(level, MPI_THREAD_SERIALIZED, &made, why);
     pthread_mutex_lock(&lock);
     result = is_good ? FYD_OPEN : FYD_FAILED;
     pthread_cond_signal(&changed);

@@ -59,9 +59,9 @@ FY_API void fy_group_options_init(fy_group_options_t *options, size_t nbytes);
  * Initialises MPI, in a thread and with MPI_THREAD_SERIALIZED, if the program has not. If that
  * takes longer than deadline_ns, a rank has ended before: RANK_LOST, without its number. Another
  * call then goes on waiting. A program that calls MPI itself initialises it first, with
- * MPI_THREAD_MULTIPLE; with less, or if MPI grants less, the group has no threads: asynchronous
- * calls then run inside the call, and this rank sends beats only while a call waits: it is not lost
- * if it is silent.
+ * MPI_THREAD_MULTIPLE; with less, the group has no threads: asynchronous calls then run inside the
+ * call, and this rank sends beats only while a call waits: it is not lost if it is silent. An MPI
+ * without threads must be initialised so.
  * Fails: INVALID_ARGUMENT (silence_ns), UNAVAILABLE (no plugin, or WORLD_SIZE or
  * SLURM_STEP_NUM_TASKS announce several processes without MPI), BUSY (a group is open), UNSUPPORTED
  * (MPI has been finalised), RANK_LOST, IO. */
