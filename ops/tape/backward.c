@@ -540,6 +540,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     thread->frame = NULL;
     thread->autocast = FY_DTYPE_F32;
     fy__tape_forget_lows(thread, tape, NULL);
+    fy__tape_forget_written(thread, tape);
     begin_leaves(thread, tape->leaves, tape->nleaves, options->accumulate);
     begin_leaves(thread, tape->values, tape->nvalues, options->accumulate);
     fy_status_t status = set_seed_gradient(thread, tape, value, loss, options->seed);

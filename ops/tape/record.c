@@ -174,7 +174,7 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
                                .attrs = (tape->nattrs + ATTRS_STEP - 1) / ATTRS_STEP * ATTRS_STEP };
     *out_is_recorded = true;
     if (!call->rule) return FY_STATUS_OK; /* what is overwritten becomes a constant */
-    if (FY_UNLIKELY(tape->given)) FY_TRY(fy__tape_written_room(tape, (uint32_t)ndst));
+    if (FY_UNLIKELY(tape->given)) FY_TRY(fy__tape_written_room(thread, tape, (uint32_t)ndst));
     if (attrs) memcpy(tape->attrs + call->attrs, attrs, row->info.attrs_nbytes);
     tape->nattrs = call->attrs + (uint32_t)row->info.attrs_nbytes;
     fy_status_t status =

@@ -256,8 +256,7 @@ static fy_status_t check_place(const fy_tensor_t *tensor, const fy_tensor_t *gra
     const char *begin, *end, *grad_begin, *grad_end;
     fy__tensor_extent(tensor, &begin, &end);
     fy__tensor_extent(grad, &grad_begin, &grad_end);
-    if (tensor->contiguous && grad->storage == tensor->storage && begin < grad_end &&
-        grad_begin < end)
+    if (grad->storage == tensor->storage && begin < grad_end && grad_begin < end)
         return FY_FAIL(INVALID_ARGUMENT,
                        "tape_watch: grad %s shares bytes with the tensor, which a backward would "
                        "overwrite: give it other memory",

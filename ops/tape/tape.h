@@ -247,7 +247,7 @@ static inline fy_status_t fy__tape_check_other(const fy_tape_t *tape, const char
 /* Whether recorded calls wrote to bytes of `tensor`. */
 bool fy__tape_is_written(const fy_tape_t *tape, const fy_tensor_t *tensor);
 /* Room for `more` calls of fy__tape_wrote: a recorded call has written to `dst`. */
-fy_status_t fy__tape_written_room(fy_tape_t *tape, uint32_t more);
+fy_status_t fy__tape_written_room(fy__thread_t *thread, fy_tape_t *tape, uint32_t more);
 void fy__tape_wrote(fy_tape_t *tape, const fy_tensor_t *dst, uint64_t version);
 /* A call that has no gradient has written to `dst`. */
 void fy__tape_wrote_constant(fy__thread_t *thread, fy_tape_t *tape, const fy_tensor_t *dst);

@@ -38,8 +38,17 @@ bool fy__tape_is_written(const fy_tape_t *tape, const fy_tensor_t *tensor)
     return tape->nwritten && find_in(tape, tensor);
 }
 
-fy_status_t fy__tape_written_room(fy_tape_t *tape, uint32_t more)
+static void drop(fy__thread_t *thread, fy_tape_t *tape, fy__tape_written_t *written)
 {
+    fy__storage_release(thread, written->storage);
+    *written = tape->written[--tape->nwritten];
+}
+
+fy_status_t fy__tape_written_room(fy__thread_t *thread, fy_tape_t *tape, uint32_t more)
+{
+    for (uint32_t i = tape->nwritten; i-- > 0;) /* no handle is left through which to read them */
+        if (atomic_load_explicit(&tape->written[i].storage->refs, memory_order_acquire) == 1)
+            drop(thread, tape, &tape->written[i]);
     return fy__tape_grow((void **)&tape->written, &tape->written_room, tape->nwritten, more,
                          sizeof *tape->written);
 }
@@ -66,8 +75,7 @@ void fy__tape_wrote_constant(fy__thread_t *thread, fy_tape_t *tape, const fy_ten
     fy__tape_written_t *written = find(tape, dst->storage);
     fy__tensor_extent(dst, &begin, &end);
     if (!written || !dst->contiguous || begin > written->begin || end < written->end) return;
-    fy__storage_release(thread, written->storage);
-    *written = tape->written[--tape->nwritten];
+    drop(thread, tape, written);
 }
 
 void fy__tape_forget_written(fy__thread_t *thread, fy_tape_t *tape)

@@ -426,6 +426,10 @@ TS_DEVICE_TEST(refusals_change_nothing)
     ts_fails(fy_tape_watch(tape, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_tape_watch(tape, w, other), SHAPE_MISMATCH);
     ts_fails_with(fy_tape_watch(tape, w, w), INVALID_ARGUMENT, "shares bytes with the tensor");
+    fy_tensor_t *square, *transposed;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 2), &square));
+    ts_ok(fy_transpose(square, NULL, &transposed));
+    ts_fails_with(fy_tape_watch(tape, transposed, square), INVALID_ARGUMENT, "shares bytes");
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I32, 0, 1, 2, &i));
     ts_fails(fy_tape_watch(tape, i, NULL), DTYPE_MISMATCH);
     ts_fails(fy_tape_watch(tape, w, i), DTYPE_MISMATCH);
@@ -554,4 +558,25 @@ TS_DEVICE_TEST(bad_operands_are_refused_as_without_a_tape)
 #endif
     assert_int_equal(info_of(tape).calls, 0);
     assert_int_equal(info_of(tape).saved, 0);
+}
+
+/* Bytes of given results are freed with the last handle that can read them, once the backward began
+ * or another call writes to a given result. The tape keeps one gradient. */
+TS_DEVICE_TEST(bytes_of_given_results_are_freed_with_their_handles)
+{
+    enum { N = 1 << 16 };
+    fy_tensor_t *w, *grad, *buffer, *loss = NULL;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &w));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &grad));
+    fy_tape_t *tape = ts_record(w, grad);
+    const uint64_t before = ts_live(ctx->device);
+    for (int i = 0; i < 3; i++) {
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &buffer));
+        ts_ok(fy_copy(buffer, w));
+        assert_true(ts_live(ctx->device) - before < 2 * N * sizeof(float));
+        loss = sum_of(buffer);
+        fy_tensor_destroy(buffer);
+    }
+    ts_ok(fy_tape_backward(tape, loss, NULL));
+    assert_true(ts_live(ctx->device) - before < 2 * N * sizeof(float));
 }
