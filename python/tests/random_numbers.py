@@ -49,7 +49,8 @@ class Programs(RuleBasedStateMachine):
     def agree(self, got, wanted, dtype):
         scale = numpy.maximum(1, numpy.abs(wanted)) * TOLERANCE[dtype]
         assert got.shape == wanted.shape, (got.shape, wanted.shape)
-        assert (numpy.abs(got - wanted) <= scale).all(), (got, wanted)
+        fits = numpy.abs(wanted) < (3e4 if dtype == "f16" else 3e38)  # beyond: infinity
+        assert (numpy.abs(got - wanted) <= scale)[fits].all(), (got, wanted)
 
     @rule(
         target=tensors,
