@@ -36,6 +36,7 @@ FY_PRINTF(3, 0)
 static inline int fy__vsnprintf(char *text, size_t size, const char *format, va_list args)
 {
     const locale_t before = uselocale(fy__c_locale());
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is in the caller */
     const int length = vsnprintf(text, size, format, args);
     uselocale(before);
     return length;
