@@ -61,7 +61,11 @@ TS_DEVICE_TEST(test_depth)
     ts_fails_with(nest(257, &layer), INVALID_ARGUMENT, "has 256 containers in one another");
     ts_fails_with(nest(10000, &layer), INVALID_ARGUMENT, "has 256 containers in one another");
     pthread_attr_init(&attributes);
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ /* their frames are larger */
+    pthread_attr_setstacksize(&attributes, 16 << 20);
+#else
     pthread_attr_setstacksize(&attributes, 1 << 20);
+#endif
     assert_int_equal(pthread_create(&thread, &attributes, use_deepest, ctx->device), 0);
     pthread_join(thread, NULL);
     pthread_attr_destroy(&attributes);
