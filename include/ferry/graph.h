@@ -57,7 +57,7 @@ FY_API_STATUS fy_graph_end(fy_graph_t **out_graph);
  * (docs/graphs.md).
  * out_ticket may be NULL. Any thread, one at a time. Fails: as the recorded calls. */
 FY_API_STATUS fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket);
-FY_API_STATUS fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info);
+FY_API_STATUS fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info); /* figures */
 /* Calls `say` once for each chain and for each call outside of chains, in the order of replays.
  * Keys: "chain", "call", "dropped". The value names the calls by their numbers, from 1 on, and
  * ops, and has the reason why a call is outside. */

@@ -29,7 +29,7 @@ extern "C" {
 FY_API_STATUS fy_empty(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                        fy_tensor_t **out_dst);
 FY_API_STATUS fy_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
-                       fy_tensor_t **out_dst);
+                       fy_tensor_t **out_dst); /* all elements are 0, or false */
 /* Every element is `value`. Fails: INVALID_ARGUMENT (an integer dtype cannot hold it). */
 FY_API_STATUS fy_full(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                       double value, fy_tensor_t **out_dst);
@@ -101,7 +101,7 @@ FY_API_STATUS fy_round(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_sin(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_cos(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_tan(const fy_tensor_t *src, fy_tensor_t **out_dst);
-FY_API_STATUS fy_tanh(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_tanh(const fy_tensor_t *src, fy_tensor_t **out_dst);    /* float */
 FY_API_STATUS fy_sigmoid(const fy_tensor_t *src, fy_tensor_t **out_dst); /* 1 / (1 + exp(-x)) */
 FY_API_STATUS fy_relu(const fy_tensor_t *src, fy_tensor_t **out_dst);    /* max(x, 0) */
 /* Activations: float. silu and gelu of -inf are NaN, as 0 * inf. */
@@ -115,7 +115,7 @@ FY_API_STATUS fy_silu(const fy_tensor_t *src, fy_tensor_t **out_dst); /* x * sig
 FY_API_STATUS fy_gelu(const fy_tensor_t *src, fy_tensor_t **out_dst);
 /* x * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, PyTorch's approximate="tanh" */
 FY_API_STATUS fy_gelu_tanh(const fy_tensor_t *src, fy_tensor_t **out_dst);
-FY_API_STATUS fy_erf(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_erf(const fy_tensor_t *src, fy_tensor_t **out_dst); /* the error function */
 /* log(1 + exp(beta x)) / beta, and x where beta x > threshold. Fails: INVALID_ARGUMENT (beta is not
  * above 0). PyTorch's defaults are beta 1, threshold 20. */
 FY_API_STATUS fy_softplus(const fy_tensor_t *src, double beta, double threshold,

@@ -216,27 +216,31 @@ class Parser:
 
 
 def comments(include):
-    """The comment above each function; a group of declarations shares one."""
+    """The comment of each function: above it, and behind it. One with neither has that above the
+    first declaration of its group, which an empty line or another comment ends."""
     found = {}
     for path in all_headers(include):
-        comment, inside = "", False
-        for line in (include / "ferry" / path).read_text().splitlines():
-            stripped = line.strip()
-            if inside or stripped.startswith("/*") and not stripped.startswith("/* ----"):
-                if not inside:
-                    comment = ""
-                comment += re.sub(r"^(/\*|\*(?!/))\s?|\s*\*/$", "", stripped) + "\n"
-                inside = not stripped.endswith("*/")
-            elif not stripped or stripped.startswith("/* ----"):
-                comment = ""
+        text = (include / "ferry" / path).read_text()
+        group, above = "", ""
+        for part in re.finditer(
+            r"(?P<comment>^[ \t]*/\*.*?\*/)|(?P<empty>^[ \t]*$)"
+            r"|^FY_API.*?\b(?P<name>fy_\w+)\([^;]*;(?P<behind>[ \t]*/\*.*?\*/)?",
+            text,
+            re.S | re.M,
+        ):
+            if part["name"]:
+                own = "\n".join(filter(None, (above, plain(part["behind"] or ""))))
+                found[part["name"]] = own or group
+                above = ""
             else:
-                declared = re.match(r"FY_API.*?\b(fy_\w+)\(", stripped)
-                if declared:
-                    after = re.search(r"/\* (.*?) \*/$", stripped)
-                    found[declared.group(1)] = (
-                        comment or (after.group(1) if after else "")
-                    ).strip()
+                group = above = plain(part["comment"] or "")
+                group = above = "" if above.startswith("----") else above
     return found
+
+
+def plain(comment):
+    """The text of a comment."""
+    return "\n".join(re.sub(r"^\s*(/\*|\*(?!/))\s?|\s*\*/$", "", line) for line in comment.splitlines())
 
 
 def constants(include, compiler):

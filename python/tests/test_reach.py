@@ -110,6 +110,15 @@ class Reach(unittest.TestCase):
             )  # fmt: skip
             self.assertEqual(done.stdout, f"{libraries / 'libferry.so.0'}\n", done.stderr)
 
+    def test_comments(self):
+        """Of the function itself: above it, behind it, or of the group that it is in."""
+        for name, text in (("relu", "max(x, 0)"), ("sum", "integers and bool give i64; empty: 0"),
+                           ("max", "number; empty: SHAPE_MISMATCH"), ("tanh", "float"),
+                           ("cos", "Of radians.")):  # fmt: skip
+            self.assertEqual(getattr(ferry, name).__doc__.strip(), text)
+        self.assertIn("Activations: float.", ferry.relu6.__doc__)
+        self.assertIn("min(max(x, 0), 6)", ferry.relu6.__doc__)
+
     def test_documented(self):
         for name in ferry.__all__:
             self.assertTrue(hasattr(ferry, name), name)

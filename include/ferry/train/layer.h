@@ -162,6 +162,7 @@ FY_API_STATUS fy_layer_group_norm(int64_t groups, int64_t channels,
  * state on the device. */
 FY_API_STATUS fy_layer_dropout(double p, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_dropout2d(double p, fy_layer_t **out_layer); /* whole channels */
+/* The ops of these names. attrs has at least the size of the kernel. */
 FY_API_STATUS fy_layer_max_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_avg_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out_layer);
 /* [n, H, W, C] -> [n, height, width, C] */

@@ -21,7 +21,7 @@ typedef struct fy_npz fy_npz_t;
 FY_API_STATUS fy_npz_open(const char *path, fy_npz_t **out_file);
 /* NULL is ignored. */
 FY_API void fy_npz_close(fy_npz_t *file);
-FY_API size_t fy_npz_count(const fy_npz_t *file);
+FY_API size_t fy_npz_count(const fy_npz_t *file); /* of its arrays */
 /* The name of an array, without ".npy", in the order of the archive; NULL if `index` is out of
  * range. Valid until the file is closed. */
 FY_API const char *fy_npz_name(const fy_npz_t *file, size_t index);

@@ -38,7 +38,7 @@ typedef struct fy_safetensors_info {
 FY_API_STATUS fy_safetensors_open(const char *path, fy_safetensors_t **out_file);
 /* NULL is ignored. */
 FY_API void fy_safetensors_close(fy_safetensors_t *file);
-FY_API size_t fy_safetensors_count(const fy_safetensors_t *file);
+FY_API size_t fy_safetensors_count(const fy_safetensors_t *file); /* of its tensors */
 /* In the order of their data. Fails: INVALID_ARGUMENT (out of range). */
 FY_API_STATUS fy_safetensors_at(const fy_safetensors_t *file, size_t index,
                                 fy_safetensors_info_t *out_info);
