@@ -115,12 +115,17 @@ PyObject *core_end(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+int core_may_run(void)
+{
+    return Py_IsInitialized() && (!atomic_load(&is_ending) || PyGILState_GetThisThreadState());
+}
+
 /* Runs on the thread that ends the last use, which need not be one of Python. While Python ends,
  * such a thread would wait for the GIL for ever: the buffer's object is not released then. */
 static void release_buffer(DLManagedTensorVersioned *managed)
 {
     borrowed_buffer *borrowed = (borrowed_buffer *)managed;
-    if (Py_IsInitialized() && (!atomic_load(&is_ending) || PyGILState_GetThisThreadState())) {
+    if (core_may_run()) {
         const PyGILState_STATE state = PyGILState_Ensure();
         PyBuffer_Release(&borrowed->view);
         PyGILState_Release(state);

@@ -1,5 +1,5 @@
 /* What the sources of ferry._core share: the calls of libferry that they use, found at run time,
- * and the tensor object. Everything else of the package is Python on ctypes (ferry/_c.py). */
+ * and the tensor object. bind.h has the rest of the C API. */
 #ifndef PYTHON_CORE_CORE_H_
 #define PYTHON_CORE_CORE_H_
 
@@ -10,39 +10,44 @@
 #include <ferry/device.h>
 #include <ferry/dlpack.h>
 #include <ferry/ops.h>
+#include <ferry/scope.h>
 
 /* X(function). Their addresses are in `api` after bind. */
-#define CORE_CALLS(X)        \
-    X(fy_add)                \
-    X(fy_sub)                \
-    X(fy_mul)                \
-    X(fy_div)                \
-    X(fy_pow)                \
-    X(fy_floor_divide)       \
-    X(fy_remainder)          \
-    X(fy_matmul)             \
-    X(fy_eq)                 \
-    X(fy_ne)                 \
-    X(fy_lt)                 \
-    X(fy_le)                 \
-    X(fy_gt)                 \
-    X(fy_ge)                 \
-    X(fy_neg)                \
-    X(fy_abs)                \
-    X(fy_affine)             \
-    X(fy_full)               \
-    X(fy_dtype_size)         \
-    X(fy_tensor_create)      \
-    X(fy_tensor_query)       \
-    X(fy_tensor_map)         \
-    X(fy_tensor_destroy)     \
-    X(fy_tensor_to_dlpack)   \
-    X(fy_tensor_from_dlpack) \
-    X(fy_device_host)        \
-    X(fy_device_open)        \
-    X(fy_device_close)       \
-    X(fy_stream_native)      \
-    X(fy_interrupt_set)      \
+#define CORE_CALLS(X)         \
+    X(fy_add)                 \
+    X(fy_sub)                 \
+    X(fy_mul)                 \
+    X(fy_div)                 \
+    X(fy_pow)                 \
+    X(fy_floor_divide)        \
+    X(fy_remainder)           \
+    X(fy_matmul)              \
+    X(fy_eq)                  \
+    X(fy_ne)                  \
+    X(fy_lt)                  \
+    X(fy_le)                  \
+    X(fy_gt)                  \
+    X(fy_ge)                  \
+    X(fy_neg)                 \
+    X(fy_abs)                 \
+    X(fy_affine)              \
+    X(fy_full)                \
+    X(fy_dtype_size)          \
+    X(fy_tensor_create)       \
+    X(fy_tensor_query)        \
+    X(fy_tensor_map)          \
+    X(fy_tensor_destroy)      \
+    X(fy_tensor_to_dlpack)    \
+    X(fy_tensor_from_dlpack)  \
+    X(fy_device_host)         \
+    X(fy_device_open)         \
+    X(fy_device_close)        \
+    X(fy_stream_native)       \
+    X(fy_scope_begin_unowned) \
+    X(fy_scope_end)           \
+    X(fy_transpose)           \
+    X(fy_error_set)           \
+    X(fy_interrupt_set)       \
     X(fy_error_get)
 
 struct core_api {
@@ -74,7 +79,12 @@ PyObject *core_wrap(fy_tensor_t *handle);
 /* The tensor object if `object` is one, else NULL without an exception. */
 tensor_object *core_tensor(PyObject *object);
 
+/* Sets the exception that libferry_dist lacks, and returns NULL. */
+PyObject *core_missing(const char *name);
+
 /* buffer.c */
+/* Whether this thread can take the GIL: not one of C while Python ends. */
+int core_may_run(void);
 int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags);
 void tensor_releasebuffer(PyObject *self, Py_buffer *view);
 PyObject *core_from_buffer(PyObject *module, PyObject *object);
@@ -100,9 +110,6 @@ PyObject *core_import(fy_device_t *device, DLManagedTensorVersioned *managed, in
 int core_add_exchange_table(PyObject *type);
 /* number.c */
 extern PyType_Slot tensor_number_slots[];
-/* unary(address of a typed call, tensor), binary(address, a, b): for ferry/ops.py */
-PyObject *core_unary(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
-PyObject *core_binary(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *tensor_item(PyObject *self, PyObject *unused);
 
 #endif

@@ -3,7 +3,7 @@
  * way round. Next: exchange_table.c, the same for consumers in C. */
 #include <stdlib.h>
 
-#include "core.h"
+#include "bind.h"
 
 static const char fresh[] = "dltensor_versioned", used[] = "used_dltensor_versioned";
 static const char old_fresh[] = "dltensor", old_used[] = "used_dltensor";
@@ -96,12 +96,13 @@ static void drop_capsule(PyObject *capsule)
 PyObject *tensor_dlpack(PyObject *self, PyObject *args)
 {
     int is_read_only = 0, is_versioned = 0;
-    unsigned long long stream = 0;
-    if (!PyArg_ParseTuple(args, "ppK", &is_read_only, &is_versioned, &stream)) return NULL;
+    PyObject *queue = Py_None;
+    void *stream = NULL;
+    if (!PyArg_ParseTuple(args, "ppO", &is_read_only, &is_versioned, &queue)) return NULL;
+    if (bind_pointer("fy_stream_t", "__dlpack__", "stream", queue, &stream) < 0) return NULL;
     DLManagedTensorVersioned *managed = NULL;
     DLManagedTensor *old = NULL;
-    const fy_status_t status = core_export((tensor_object *)self, is_read_only,
-                                           (fy_stream_t *)(uintptr_t)stream, &managed);
+    const fy_status_t status = core_export((tensor_object *)self, is_read_only, stream, &managed);
     if (status != FY_STATUS_OK) return core_raise(status);
     if (!is_versioned && !(old = export_old(managed))) {
         managed->deleter(managed);
@@ -155,11 +156,11 @@ static PyObject *import_old(fy_device_t *device, PyObject *capsule)
 PyObject *core_from_dlpack(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *capsule;
-    unsigned long long address = 0;
+    PyObject *capsule, *place;
+    void *device = NULL;
     int is_taken;
-    if (!PyArg_ParseTuple(args, "OK", &capsule, &address)) return NULL;
-    fy_device_t *device = (fy_device_t *)(uintptr_t)address;
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &place)) return NULL;
+    if (bind_pointer("fy_device_t", "from_dlpack", "device", place, &device) < 0) return NULL;
     if (PyCapsule_IsValid(capsule, old_fresh)) return import_old(device, capsule);
     if (!PyCapsule_IsValid(capsule, fresh))
         return core_refuse(FY_STATUS_UNSUPPORTED,

@@ -1,12 +1,12 @@
-/* ferry._core: the tensor object, for calls whose overhead counts. bind() gets libferry's handle
- * from the loader in ferry/_library.py, so this module links nothing of Ferry.
- * Next: number.c (arithmetic), buffer.c, dlpack.c and exchange_table.c (exchange),
- * interrupt.c. */
+/* ferry._core: the tensor object, and the C API for ferry/_c.py. load() gets the libraries' paths
+ * from ferry/_library.py, so this module links nothing of Ferry.
+ * Next: number.c (arithmetic), buffer.c, dlpack.c and exchange_table.c (exchange), interrupt.c,
+ * bind.h (the C API). */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "bind.h"
 
 struct core_api api;
 PyTypeObject *tensor_base;
@@ -23,11 +23,13 @@ static PyObject *raise_made(PyObject *exception)
 
 PyObject *core_raise(fy_status_t status)
 {
+    if (!raise_error) return PyErr_Format(PyExc_ImportError, "%s", api.fy_error_get()->text);
     return raise_made(PyObject_CallFunction(raise_error, "i", (int)status));
 }
 
 PyObject *core_refuse(fy_status_t status, const char *text)
 {
+    if (!refuse_error) return PyErr_Format(PyExc_ImportError, "%s", text);
     return raise_made(PyObject_CallFunction(refuse_error, "is", (int)status, text));
 }
 
@@ -80,16 +82,11 @@ static void tensor_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *get_handle(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromVoidPtr(((tensor_object *)self)->handle);
-}
-
 static PyObject *get_device(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyLong_FromVoidPtr(((tensor_object *)self)->device);
+    return bind_new_handle(bind_find_handle("fy_device_t"), ((tensor_object *)self)->device, 1,
+                           self);
 }
 
 static PyObject *get_dtype(PyObject *self, void *unused)
@@ -116,17 +113,24 @@ static PyObject *get_dims(PyObject *self, void *strides)
     return tuple_of(strides ? info.strides : info.dims, info.rank);
 }
 
-/* The handle, which the caller now owns: the object is empty afterwards. */
-static PyObject *take(PyObject *self, PyObject *unused)
+/* _write(bytes): all elements of a host tensor, in order. */
+static PyObject *write_bytes(PyObject *object, PyObject *bytes)
 {
-    (void)unused;
-    PyObject *handle = get_handle(self, NULL);
-    if (handle) ((tensor_object *)self)->handle = NULL;
-    return handle;
+    const tensor_object *self = (tensor_object *)object;
+    void *data = NULL;
+    Py_buffer source;
+    const fy_status_t status = api.fy_tensor_map(self->handle, FY_ACCESS_WRITE, &data);
+    if (status != FY_STATUS_OK) return core_raise(status);
+    if (PyObject_GetBuffer(bytes, &source, PyBUF_SIMPLE) != 0) return NULL;
+    const int fits = (uint64_t)source.len == self->nelem * api.fy_dtype_size(self->dtype);
+    if (fits) memcpy(data, source.buf, (size_t)source.len);
+    PyBuffer_Release(&source);
+    if (fits) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, "the bytes of another number of elements");
+    return NULL;
 }
 
 static PyGetSetDef tensor_members[] = {
-    { "_as_parameter_", get_handle, NULL, "The handle, for ferry._c: borrowed.", NULL },
     { "_device", get_device, NULL, NULL, NULL },
     { "_dtype", get_dtype, NULL, NULL, NULL },
     { "_is_read_only", tensor_is_read_only, NULL, NULL, NULL },
@@ -139,7 +143,7 @@ static PyMethodDef tensor_methods[] = {
     { "item", tensor_item, METH_NOARGS,
       "The value of a host tensor of one element. Fails: DeviceMismatch, ShapeMismatch." },
     { "_dlpack", tensor_dlpack, METH_VARARGS, NULL },
-    { "_take", take, METH_NOARGS, NULL },
+    { "_write", write_bytes, METH_O, NULL },
     { NULL, NULL, 0, NULL },
 };
 
@@ -175,21 +179,45 @@ static PyObject *make_tensor_base(void)
     return PyType_FromSpec(&spec);
 }
 
-/* bind(library, raise_error, refuse_error, tensor_type, find_number, is_main_thread) */
-static PyObject *bind(PyObject *module, PyObject *args)
+static char no_dist[512];
+
+PyObject *core_missing(const char *name)
+{
+    char text[640];
+    PyOS_snprintf(text, sizeof text,
+                  "%s: %s\n  Install all libraries of one version of Ferry into one folder", name,
+                  no_dist);
+    return core_refuse(FY_STATUS_UNAVAILABLE, text);
+}
+
+/* load(libferry, libferry_train, libferry_dist, why it is not loaded): paths; NULL for the third:
+ * it is not there, and its functions are refused with the reason. */
+static PyObject *load(PyObject *module, PyObject *args)
 {
     (void)module;
-    unsigned long long library = 0;
-    PyObject *raises, *refuses, *type, *number;
-    int is_main_thread;
-    if (!PyArg_ParseTuple(args, "KOOOOp", &library, &raises, &refuses, &type, &number,
-                          &is_main_thread))
-        return NULL;
-    void *const handle = (void *)(uintptr_t)library;
+    const char *paths[3], *reason;
+    void *libraries[3] = { NULL };
     struct core_api found;
+    PyObject *dist;
+    if (!PyArg_ParseTuple(args, "yyOs", &paths[0], &paths[1], &dist, &reason)) return NULL;
+    paths[2] = dist == Py_None ? NULL : PyBytes_AsString(dist);
+    PyOS_snprintf(no_dist, sizeof no_dist, "%s", reason);
+    for (int i = 0; i < 3; i++) {
+        libraries[i] = paths[i] ? dlopen(paths[i], RTLD_NOW) : NULL;
+        if (libraries[i] || !paths[i]) continue;
+        const char *error = dlerror();
+        if (i == 2) {
+            PyOS_snprintf(no_dist, sizeof no_dist, "libferry_dist was not loaded: %s", error);
+            continue;
+        }
+        return PyErr_Format(PyExc_ImportError,
+                            "libferry%s was not loaded: %s. Set FERRY_LIBRARY to the prefix of an "
+                            "installation",
+                            i ? "_train" : "", error);
+    }
 #define X(name)                                                           \
     {                                                                     \
-        void *address = dlsym(handle, #name);                             \
+        void *address = dlsym(libraries[0], #name);                       \
         if (!address) {                                                   \
             PyErr_SetString(PyExc_ImportError, "libferry has no " #name); \
             return NULL;                                                  \
@@ -198,41 +226,65 @@ static PyObject *bind(PyObject *module, PyObject *args)
     }
     CORE_CALLS(X)
 #undef X
+    for (int i = 0; i < bind_nfunctions; i++) {
+        const bind_function *function = &bind_functions[i];
+        void *library = libraries[function->library];
+        void *address = library ? dlsym(library, function->name) : NULL;
+        if (!address && library)
+            return PyErr_Format(PyExc_ImportError, "%s has no %s", paths[function->library],
+                                function->name);
+        memcpy(&bind_addresses[i], &address, sizeof address);
+    }
     api = found;
+    Py_RETURN_NONE;
+}
+
+/* bind(raise_error, refuse_error, tensor_type, number_of, scalar, dtype_number, is_main_thread) */
+static PyObject *bind(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int is_main_thread;
+    PyObject *raises, *refuses, *type, *number, *scalar, *dtype;
+    if (!PyArg_ParseTuple(args, "OOOOOOp", &raises, &refuses, &type, &number, &scalar, &dtype,
+                          &is_main_thread))
+        return NULL;
     raise_error = Py_NewRef(raises);
     refuse_error = Py_NewRef(refuses);
+    bind_dtype_hook = Py_NewRef(dtype);
     tensor_type = Py_NewRef(type);
     find_number = Py_NewRef(number);
+    bind_scalar_hook = Py_NewRef(scalar);
     if (is_main_thread) core_watch_signals();
     Py_RETURN_NONE;
 }
 
-/* wrap(handle): an integer, or a c_void_p of ctypes, whose value would be an allocation that can
- * fail and then leaks the handle. */
-static PyObject *wrap(PyObject *module, PyObject *object)
+/* number(function, name, value, nbytes): an attribute of an op, as C has it; 0 bytes: a double. */
+static PyObject *number(PyObject *module, PyObject *args)
 {
     (void)module;
-    void *address = NULL;
-    if (PyLong_Check(object)) {
-        address = PyLong_AsVoidPtr(object);
-    } else {
-        Py_buffer view;
-        if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) != 0) return NULL;
-        if (view.len == (Py_ssize_t)sizeof address) memcpy(&address, view.buf, sizeof address);
-        PyBuffer_Release(&view);
-    }
-    if (!address) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "wrap: the handle is NULL");
-        return NULL;
-    }
-    return core_wrap(address);
+    struct bind_place place = { .index = -1 };
+    PyObject *value;
+    unsigned nbytes;
+    int64_t number;
+    if (!PyArg_ParseTuple(args, "ssOI", &place.function, &place.name, &value, &nbytes)) return NULL;
+    const bind_type type = { nbytes ? BIND_INT : BIND_DOUBLE, nbytes, .is_signed = 1 };
+    return bind_put(&type, &number, value, &place) < 0 ? NULL
+                                                       : bind_get(&type, &number, 0, NULL, 0);
+}
+
+/* fill(dict): all of ferry._c */
+static PyObject *fill(PyObject *module, PyObject *dict)
+{
+    (void)module;
+    if (bind_add_types(dict) < 0) return NULL;
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
+    { "load", load, METH_VARARGS, NULL },
     { "bind", bind, METH_VARARGS, NULL },
-    { "wrap", wrap, METH_O, "A Tensor that owns the handle." },
-    { "unary", (PyCFunction)(void (*)(void))core_unary, METH_FASTCALL, NULL },
-    { "binary", (PyCFunction)(void (*)(void))core_binary, METH_FASTCALL, NULL },
+    { "fill", fill, METH_O, NULL },
+    { "number", number, METH_VARARGS, NULL },
     { "end", core_end, METH_NOARGS, NULL },
     { "raise_interrupt", core_raise_interrupt, METH_NOARGS, NULL },
     { "from_buffer", core_from_buffer, METH_O, NULL },
@@ -240,26 +292,30 @@ static PyMethodDef functions[] = {
     { NULL, NULL, 0, NULL },
 };
 
-static struct PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "ferry._core", .m_size = -1, .m_methods = functions
-};
-
-/* One interpreter: a thread's scopes and its error record in libferry belong to no interpreter. */
-PyMODINIT_FUNC PyInit__core(void);
-PyMODINIT_FUNC PyInit__core(void)
+/* One interpreter: scopes and error records of threads in libferry belong to no interpreter. Each
+ * one runs this; a second import in the first one gets the same type. */
+static int fill_module(PyObject *module)
 {
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
         PyErr_SetString(PyExc_ImportError, "ferry does not support subinterpreters");
-        return NULL;
+        return -1;
     }
-    PyObject *module = PyModule_Create(&definition);
-    PyObject *type = module ? make_tensor_base() : NULL;
-    if (!type || core_add_exchange_table(type) < 0 ||
-        PyModule_AddObjectRef(module, "Tensor", type) < 0) {
-        Py_XDECREF(type);
-        Py_XDECREF(module);
-        return NULL;
+    if (!tensor_base) {
+        PyObject *type = make_tensor_base();
+        if (!type || core_add_exchange_table(type) < 0) {
+            Py_XDECREF(type);
+            return -1;
+        }
+        tensor_base = (PyTypeObject *)type;
     }
-    tensor_base = (PyTypeObject *)type;
-    return module;
+    return PyModule_AddObjectRef(module, "Tensor", (PyObject *)tensor_base);
 }
+
+static PyModuleDef_Slot slots[] = { { Py_mod_exec, (void *)fill_module }, { 0, NULL } };
+static struct PyModuleDef definition = { .m_base = PyModuleDef_HEAD_INIT,
+                                         .m_name = "ferry._core",
+                                         .m_methods = functions,
+                                         .m_slots = slots };
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

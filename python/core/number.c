@@ -148,45 +148,6 @@ static PyObject *unary(unary_fn fn, PyObject *self)
     return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
 }
 
-/* The address of a function of C, and `count` tensors, from the arguments of a call. */
-static void *parse(PyObject *const *args, Py_ssize_t given, Py_ssize_t count, tensor_object **out)
-{
-    if (given != count + 1) {
-        PyErr_SetString(PyExc_TypeError, "an address and the tensors of the op are needed");
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        out[i] = core_tensor(args[i + 1]);
-        if (!out[i]) {
-            PyErr_SetString(PyExc_TypeError, "ops take tensors: ferry.tensor(...) makes one");
-            return NULL;
-        }
-    }
-    return PyLong_AsVoidPtr(args[0]);
-}
-
-PyObject *core_unary(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
-{
-    (void)module;
-    tensor_object *a;
-    unary_fn fn;
-    void *address = parse(args, nargs, 1, &a);
-    if (!address) return NULL;
-    memcpy(&fn, &address, sizeof fn);
-    return unary(fn, (PyObject *)a);
-}
-
-PyObject *core_binary(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
-{
-    (void)module;
-    tensor_object *tensors[2];
-    binary_fn fn;
-    void *address = parse(args, nargs, 2, tensors);
-    if (!address) return NULL;
-    memcpy(&fn, &address, sizeof fn);
-    return call(fn, tensors[0], tensors[1]);
-}
-
 static PyObject *negative(PyObject *self) { return unary(api.fy_neg, self); }
 static PyObject *absolute(PyObject *self) { return unary(api.fy_abs, self); }
 

@@ -32,7 +32,7 @@ from ferry._tensor import (
 from ferry.ops import *  # noqa: F403
 from ferry import _c, train
 
-__version__ = _c.fy_version().decode()
+__version__ = _c.fy_version()
 __all__ = [
     "Device", "Download", "Graph", "Ledger", "Stream", "Tape", "Tensor", "Ticket", "Totals",
     "arange", "budget", "call", "devices", "download_many", "dtypes", "empty", "fit", "from_buffer",

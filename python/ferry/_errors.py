@@ -1,32 +1,13 @@
 """Failures of Ferry as exceptions: one class a status, with the record of the C library."""
 
-import ctypes
 from enum import IntEnum
 
-from ferry import _core
-from ferry._library import ferry as _ferry
-
-_ferry.fy_status_name.restype = ctypes.c_char_p
-_ferry.fy_status_text.restype = ctypes.c_char_p
-
-
-class _Record(ctypes.Structure):
-    """fy_error_t, up to its text."""
-
-    _fields_ = [
-        ("status", ctypes.c_int),
-        ("line", ctypes.c_int),
-        ("file", ctypes.c_char_p),
-        ("text", ctypes.c_char * 512),
-    ]
-
-
-_ferry.fy_error_get.restype = ctypes.POINTER(_Record)
+from ferry import _c, _core
 
 
 def _statuses():
     names, number = {}, 0
-    while (name := _ferry.fy_status_name(number).decode()) != "UNKNOWN":
+    while (name := _c.fy_status_name(number)) != "UNKNOWN":
         names[name] = number
         number += 1
     return names
@@ -49,7 +30,7 @@ class Error(Exception):
         self.status, self.text, self.file, self.line = Status(status), text, file, line
         cause, _, hint = text.partition("\n")
         self.cause = cause
-        self.hint = hint.strip() or _ferry.fy_status_text(int(status)).decode()
+        self.hint = hint.strip() or _c.fy_status_text(int(status))
 
     def __reduce__(self):
         return _of, (int(self.status), self.text, self.file, self.line)
@@ -69,7 +50,7 @@ def _class_name(name):
 
 def _make(name, number):
     bases = (Error, _BASES[name]) if name in _BASES else (Error,)
-    text = _ferry.fy_status_text(number).decode()
+    text = _c.fy_status_text(number)
     members = {"__doc__": f"{name}: {text}.", "__module__": "ferry"}
     return type(_class_name(name), bases, members)
 
@@ -88,16 +69,7 @@ def last_error(status):
     """The exception of this thread's last failure, whose status is `status`."""
     if status == Status.CANCELLED:
         _core.raise_interrupt()  # Ctrl-C, in a wait that it ended
-    record = _ferry.fy_error_get().contents
+    record = _c.fy_error_get()
     if record.status != status:
-        return _of(status, _ferry.fy_status_text(status).decode())
-    return _of(
-        status, record.text.decode(errors="replace"), (record.file or b"").decode(), record.line
-    )
-
-
-def check(status, function=None, arguments=None):
-    """Raises if `status` is a failure: also ctypes' errcheck."""
-    if status:
-        raise last_error(status)
-    return status
+        return _of(status, _c.fy_status_text(status))
+    return _of(status, record.text, record.file or "", record.line)

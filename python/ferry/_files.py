@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import gzip
 import json
 import os
 import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Union
 
-from ferry import _c, _core
+from ferry import _c
 from ferry._device import Device, as_device
 from ferry._errors import CLASSES, Status
-from ferry._tensor import Tensor, upload_many, wrap_out
-from ferry._types import enumerator, path_bytes, text
+from ferry._tensor import Tensor, upload_many
 
 
 def read_npy(path: Any) -> Tensor:
     """The array of an .npy file as a host tensor. Fails: IOFailed, CorruptData, Unsupported."""
-    return wrap_out(_c.fy_npy_read, path_bytes(path))
+    return _c.fy_npy_read(path)
 
 
 def write_npy(path: Any, tensor: Tensor) -> None:
     """Writes a host tensor as numpy.save does, byte for byte. A complete file or none."""
-    _c.fy_npy_write(path_bytes(path), tensor)
+    _c.fy_npy_write(path, tensor)
 
 
 def read_npz(path: Any, names: Optional[Iterable[str]] = None) -> Dict[str, Tensor]:
@@ -32,13 +30,9 @@ def read_npz(path: Any, names: Optional[Iterable[str]] = None) -> Dict[str, Tens
     A warning names those that are left out. With `names`, only these are read, and each of them
     must be there and have a dtype of Ferry. Fails: KeyError, and as read_npy.
     """
-    file = _c.out(_c.fy_npz_open, path_bytes(path))
-    try:
-        count = _c.fy_npz_count(file)
-        found = {_c.fy_npz_name(file, index).decode(): index for index in range(count)}
-        return _read(path, found, names, lambda index: wrap_out(_c.fy_npz_read, file, index))
-    finally:
-        _c.fy_npz_close(file)
+    file = _c.fy_npz_open(path)
+    found = {_c.fy_npz_name(file, index): index for index in range(_c.fy_npz_count(file))}
+    return _read(path, found, names, lambda index: _c.fy_npz_read(file, index))
 
 
 def _read(path: Any, found: Dict[str, int], names: Any, read: Callable[[int], Tensor]) -> dict:
@@ -63,16 +57,7 @@ def _read(path: Any, found: Dict[str, int], names: Any, read: Callable[[int], Te
 
 def write_npz(path: Any, tensors: Mapping[str, Tensor]) -> None:
     """Writes host tensors by name as numpy.savez does, byte for byte. A complete file or none."""
-    entries = (_c.fy_npz_entry_t * max(len(tensors), 1))()
-    _fill(entries, tensors)
-    _c.fy_npz_write(path_bytes(path), len(tensors), entries)
-
-
-def _fill(entries: Any, tensors: Mapping[str, Tensor]) -> None:
-    for entry, (name, tensor) in zip(entries, tensors.items(), strict=False):
-        if not isinstance(tensor, _core.Tensor):
-            raise TypeError(f"{name!r} is {type(tensor).__name__}, not a Tensor")
-        entry.name, entry.tensor = text(name), tensor._as_parameter_
+    _c.fy_npz_write(path, tuple(tensors.items()))
 
 
 def read_safetensors(
@@ -82,16 +67,10 @@ def read_safetensors(
 
     names: as in read_npz; by default all whose dtype Ferry has, with a warning about others.
     """
-    file = _c.out(_c.fy_safetensors_open, path_bytes(path))
-    try:
-        indices: Dict[str, int] = {}
-        for index in range(_c.fy_safetensors_count(file)):
-            info = _c.defaults(_c.fy_safetensors_info_t)
-            _c.fy_safetensors_at(file, index, ctypes.byref(info))
-            indices[info.name.decode()] = index
-        found = _read(path, indices, names, lambda i: wrap_out(_c.fy_safetensors_read, file, i))
-    finally:
-        _c.fy_safetensors_close(file)
+    file = _c.fy_safetensors_open(path)
+    count = _c.fy_safetensors_count(file)
+    indices = {_c.fy_safetensors_at(file, index).name: index for index in range(count)}
+    found = _read(path, indices, names, lambda index: _c.fy_safetensors_read(file, index))
     if device is None or not found:
         return found
     uploaded = upload_many(list(found.values()), as_device(device))
@@ -102,18 +81,12 @@ def write_safetensors(
     path: Any, tensors: Mapping[str, Tensor], metadata: Optional[Mapping[str, str]] = None
 ) -> None:
     """Writes host tensors by name, and texts into __metadata__. A complete file or none."""
-    pairs = list((metadata or {}).items())
-    entries = (_c.fy_safetensors_entry_t * max(len(tensors), 1))()
-    _fill(entries, tensors)
-    texts = (_c.fy_safetensors_pair_t * max(len(pairs), 1))()
-    for pair, (key, value) in zip(texts, pairs, strict=False):
-        pair.key, pair.value = text(key), text(value)
-    _c.fy_safetensors_write(path_bytes(path), len(tensors), entries, len(pairs), texts)
+    _c.fy_safetensors_write(path, tuple(tensors.items()), tuple((metadata or {}).items()))
 
 
 def snapshot(device: Union[Device, str], path: Any, format: str = "json") -> None:
     """Writes every block of the device's memory to a file: "json", "svg" or "text"."""
-    _c.fy_memory_snapshot(as_device(device), path_bytes(path), enumerator("SNAPSHOT", format))
+    _c.fy_memory_snapshot(as_device(device), path, format)
 
 
 def read_events(path: Any) -> Iterator[Dict[str, Any]]:

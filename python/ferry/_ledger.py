@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import html
 import os
 from typing import Any, Dict, Iterator, List, Optional
 
 from ferry import _c
-from ferry._types import collecting, enumerator, path_bytes, plain, text
+from ferry._types import plain
 
 _TRAFFIC = ("count", "nbytes", "wire_nbytes", "copies", "host_blocked_ns")
 
@@ -51,22 +50,14 @@ class Ledger:
 
     def totals(self, path: Optional[str] = None) -> Totals:
         """The totals of a scope path; None is the process. An unknown path gives zeros."""
-        totals = _c.defaults(_c.fy_ledger_totals_t)
-        _c.fy_ledger_query(text(path or None), ctypes.byref(totals))
-        return _totals(path or "", totals)
+        return _totals(path or "", _c.fy_ledger_query(path or None))
 
     __getitem__ = totals
 
     def rows(self) -> List[Totals]:
         """One dict for each path that has figures; parents come first; "" is the process."""
         found: List[Totals] = []
-
-        def visit(user: Any, path: bytes, totals: Any) -> None:
-            found.append(_totals(path.decode(), totals.contents))
-
-        pointer, check = collecting(_c.fy_ledger_walk.argtypes[0], visit)
-        _c.fy_ledger_walk(pointer, None)
-        check()
+        _c.fy_ledger_walk(lambda path, totals: found.append(_totals(path, totals)))
         return found
 
     def __iter__(self) -> Iterator[Totals]:
@@ -74,7 +65,7 @@ class Ledger:
 
     def write(self, path: Any, format: str = "json") -> None:
         """Writes the totals of every path to a file: "text", "json" or "csv"."""
-        _c.fy_ledger_write(path_bytes(path), enumerator("LEDGER", format))
+        _c.fy_ledger_write(path, format)
 
     def __repr__(self) -> str:
         t = self.totals()
@@ -110,7 +101,7 @@ class record:
         self.path = os.fsdecode(path)
 
     def __enter__(self) -> "record":
-        _c.fy_ledger_record(path_bytes(self.path))
+        _c.fy_ledger_record(self.path)
         return self
 
     def __exit__(self, kind: Any, *exc: Any) -> None:

@@ -5,10 +5,11 @@ prefix), the folder lib/ of this package, what the system's loader finds. The ot
 beside libferry. Without libferry_dist, only its functions fail.
 """
 
-import ctypes
 import os
 import sysconfig
 from pathlib import Path
+
+from ferry import _core
 
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
     raise ImportError("ferry does not support free-threaded Python: use a build with the GIL")
@@ -36,26 +37,13 @@ def _find():
     return "libferry.so.0"
 
 
-def _load(path, what):
-    try:
-        return ctypes.CDLL(path)
-    except OSError as error:
-        raise ImportError(
-            f"{what} was not loaded: {error}. Set FERRY_LIBRARY to the prefix of an installation"
-        ) from None
-
-
 path = _find()
 """The file of libferry, or the name that the system's loader resolved."""
-ferry = _load(path, "libferry")
-ferry_train = _load(path.replace("libferry.so", "libferry_train.so"), "libferry_train")
-_dist_path = path.replace("libferry.so", "libferry_dist.so")
-try:
-    ferry_dist = ctypes.CDLL(_dist_path)
-    no_dist = ""
-    """Why there is no libferry_dist."""
-except OSError as error:
-    ferry_dist = None
-    no_dist = f"libferry_dist was not loaded: {error}"
-    if os.sep in _dist_path and not os.path.exists(_dist_path):
-        no_dist = "there is no libferry_dist beside libferry"
+_dist = path.replace("libferry.so", "libferry_dist.so")
+_has_dist = os.sep not in _dist or os.path.exists(_dist)
+_core.load(
+    os.fsencode(path),
+    os.fsencode(path.replace("libferry.so", "libferry_train.so")),
+    os.fsencode(_dist) if _has_dist else None,
+    "there is no libferry_dist beside libferry",
+)

@@ -2,76 +2,76 @@
 
 from __future__ import annotations
 
-import ctypes
+import struct
+from operator import index
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ferry import _c, _core
 from ferry._tensor import Tensor
-from ferry._types import axes_arguments, double, dtype_number, handles, integer, text
+from ferry._types import dtype_number
 
 _KNOWN: Dict[str, Any] = {}
+_SIZES = {_c.FY_ATTR_F64: 0, _c.FY_ATTR_I64: 8}
+_FORMATS = {_c.FY_ATTR_F64: "d", _c.FY_ATTR_I64: "q"}
 
 
 def _info(name: str) -> Any:
     """fy_op_info_t of an op by its name."""
     if name not in _KNOWN:
-        found = _c.fy_op_find(text(name))
-        if not found:
+        found = _c.fy_op_find(name)
+        if found is None:
             raise ValueError(f"there is no op {name!r}")
-        _KNOWN[name] = found.contents
+        _KNOWN[name] = found
     return _KNOWN[name]
 
 
-def _value(field: Any, given: Any, rank: Optional[int]) -> Any:
+def _value(op: str, field: Any, given: Any, rank: int) -> Any:
     kind = field.type
     if kind == _c.FY_ATTR_DTYPE32:
         return dtype_number(given)
     if kind == _c.FY_ATTR_ENUM32 and isinstance(given, str):
-        choices = [field.choices[i].decode() for i in range(field.nchoices)]
-        if given not in choices:
-            raise ValueError(f"{field.name.decode()} is one of {', '.join(choices)}, not {given!r}")
-        return choices.index(given)
-    if kind == _c.FY_ATTR_AXES32:
-        count, axes = axes_arguments(given)
-        listed = {a + (rank or 0) if a < 0 else a for a in axes[:count]} if count else set()
-        if len(listed) != count or not listed <= set(range(_c.FY_MAX_RANK)):
+        if given not in field.choices:
+            raise ValueError(f"{field.name} is one of {', '.join(field.choices)}, not {given!r}")
+        return field.choices.index(given)
+    if kind == _c.FY_ATTR_AXES32 and given is not None:
+        axes = [index(a) for a in (given if hasattr(type(given), "__iter__") else (given,))]
+        bits = {a + rank * (a < 0) for a in axes}
+        if not axes or len(bits) < len(axes) or not bits <= set(range(_c.FY_MAX_RANK)):
             raise ValueError(f"axes {given!r} of a tensor of rank {rank}: one is twice or missing")
-        return sum(1 << a for a in listed)
-    return double(given) if kind == _c.FY_ATTR_F64 else integer(given)
+        return sum(1 << bit for bit in bits)
+    if kind == _c.FY_ATTR_AXES32:
+        return 0
+    return _core.number(op, field.name, given, _SIZES.get(kind, 4))
 
 
-_TYPES = {_c.FY_ATTR_F64: ctypes.c_double, _c.FY_ATTR_I64: ctypes.c_int64}
+def _values(info: Any, given: Dict[str, Any], rank: int = 0) -> Dict[str, Any]:
+    """All attributes of an op: the fallbacks, and the given values."""
+    unknown = [name for name in given if name not in (field.name for field in info.fields or ())]
+    if unknown:
+        known = ", ".join(field.name for field in info.fields or ()) or "none"
+        raise TypeError(f"{info.name} has no attribute {unknown[0]!r}; it has: {known}")
+    found = {}
+    for field in info.fields or ():
+        fallback = field.fallback if field.type == _c.FY_ATTR_F64 else int(field.fallback)
+        if field.name in given:
+            found[field.name] = _value(info.name, field, given[field.name], rank)
+        else:
+            found[field.name] = fallback
+    return found
 
 
-def _fill(info: Any, given: Dict[str, Any], rank: Optional[int] = None) -> Any:
-    """The attribute struct of an op as bytes: the fallbacks, and the given values."""
-    buffer = (ctypes.c_char * max(info.attrs_nbytes, 1))()
-    left = dict(given)
-    for i in range(info.nfields):
-        field = info.fields[i]
-        name = field.name.decode()
-        value = _value(field, left.pop(name), rank) if name in left else field.fallback
-        kind = _TYPES.get(field.type, ctypes.c_int32)
-        is_double = kind is ctypes.c_double
-        number = float(value) if is_double else integer(int(value), 8 * ctypes.sizeof(kind))
-        ctypes.memmove(
-            ctypes.byref(buffer, field.offset), ctypes.byref(kind(number)), ctypes.sizeof(kind)
-        )
-    if left:
-        known = ", ".join(info.fields[i].name.decode() for i in range(info.nfields)) or "none"
-        raise TypeError(
-            f"{info.name.decode()} has no attribute {next(iter(left))!r}; it has: {known}"
-        )
-    return buffer
-
-
-def attributes(name: str, struct: str, given: Dict[str, Any]) -> Any:
+def attributes(name: str, kind: str, given: Dict[str, Any]) -> Any:
     """The struct of a typed call; None, all defaults, if nothing is given."""
     if not given:
         return None
-    op = name.removesuffix("_with")
-    cls = getattr(_c, struct)
-    return ctypes.cast(_fill(_info(op), given), ctypes.POINTER(cls))
+    return getattr(_c, kind)(**_values(_info(name.removesuffix("_with")), given))
+
+
+def _packed(info: Any, given: Dict[str, Any], rank: int) -> bytes:
+    buffer, values = bytearray(info.attrs_nbytes), _values(info, given, rank)
+    for field in info.fields or ():
+        struct.pack_into(_FORMATS.get(field.type, "i"), buffer, field.offset, values[field.name])
+    return bytes(buffer)
 
 
 def call(name: str, *sources: Tensor, dst: Optional[Sequence[Any]] = None, **attrs: Any) -> Any:
@@ -80,42 +80,35 @@ def call(name: str, *sources: Tensor, dst: Optional[Sequence[Any]] = None, **att
     dst: given results, None for those to be made. Returns the result, or a tuple of several.
     """
     info = _info(name)
-    rank = sources[0].ndim if sources and isinstance(sources[0], Tensor) else None
-    buffer = _fill(info, attrs, rank) if info.attrs_nbytes else None
+    rank = sources[0].ndim if sources and isinstance(sources[0], Tensor) else 0
     given = list(dst) if dst is not None else [None] * info.ndst
-    results = handles(given)
-    _c.fy_op_call(
-        info.op, len(sources), handles(sources), buffer, info.attrs_nbytes, len(given), results
-    )
-    made = [t if t is not None else _core.wrap(results[i]) for i, t in enumerate(given)]
-    return made[0] if len(made) == 1 else tuple(made)
+    made = _c.fy_op_call(info.op, sources, _packed(info, attrs, rank) or None, given)
+    return made[0] if len(made) == 1 else made
 
 
 def op_names() -> List[str]:
     """The names of all ops, registered ones last."""
-    return [_c.fy_op_get(i).contents.name.decode() for i in range(_c.fy_op_count())]
+    return [_c.fy_op_get(i).name for i in range(_c.fy_op_count())]
 
 
 def op_info(name: str) -> Dict[str, Any]:
     """Summary, number of sources and results, and attributes with defaults and ranges."""
     info = _info(name)
     fields: List[Dict[str, Any]] = []
-    for i in range(info.nfields):
-        f = info.fields[i]
-        described: Dict[str, Any] = {"name": f.name.decode(), "default": f.fallback}
-        described["type"] = _c.fy_attr_type_name(f.type).decode()
+    for f in info.fields or ():
+        described: Dict[str, Any] = {"name": f.name, "default": f.fallback}
+        described["type"] = _c.fy_attr_type_name(f.type)
         if f.low or f.high:
             described["range"] = (f.low, f.high)
-        if f.nchoices:
-            described["choices"] = [f.choices[c].decode() for c in range(f.nchoices)]
+        if f.choices:
+            described["choices"] = list(f.choices)
         fields.append(described)
     sources: Tuple[int, Optional[int]] = (info.nsrc_min, info.nsrc_max)
     if info.nsrc_max == _c.FY_OP_VARIADIC:
         sources = (info.nsrc_min, None)
-    summary = (info.summary or b"").decode()
     return {
         "name": name,
-        "summary": summary,
+        "summary": info.summary or "",
         "sources": sources,
         "results": info.ndst,
         "attributes": fields,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from ferry import _c
-from ferry._callback import Callback, calling, hand_over, views
 from ferry._device import Device, as_device, borrowed
 from ferry._errors import Error
-from ferry._scope import begin, scope
+from ferry._scope import begin, named, scope
 from ferry._stream import Ticket
-from ferry._tensor import Tensor, wrap_out
-from ferry._types import Handle, collecting, handles, plain, query, text
+from ferry._tensor import Tensor
+from ferry._types import Handle, plain
 
 
 class Tape(Handle):
@@ -30,9 +27,7 @@ class Tape(Handle):
     """
 
     def __init__(self) -> None:
-        handle = _c.out(_c.fy_tape_create)
-        self._as_parameter_ = handle
-        self._destroy = weakref.finalize(self, _c.fy_tape_destroy, handle)
+        self._as_parameter_ = _c.fy_tape_create()
         self._scopes: List[scope] = []
 
     def watch(self, tensor: Tensor, grad: Optional[Tensor] = None) -> None:
@@ -52,21 +47,16 @@ class Tape(Handle):
         """Ends the recording and runs it backwards. seed: d result / d loss; needed for a loss of
         several elements. accumulate: adds to the gradients of an earlier backward.
         """
-        options = _c.defaults(_c.fy_backward_options_t, accumulate=int(accumulate))
-        options.seed = seed._as_parameter_ if seed is not None else None
-        calling(_c.fy_tape_backward, self, loss, ctypes.byref(options))
+        options = _c.fy_backward_options_t(accumulate=bool(accumulate), seed=seed)
+        _c.fy_tape_backward(self, loss, options)
 
     def grad(self, tensor: Tensor) -> Optional[Tensor]:
         """The gradient of a watched tensor; None if the loss did not depend on it."""
-        result = ctypes.c_void_p()
-        _c.fy_tape_grad(self, tensor, ctypes.byref(result))
-        from ferry._core import wrap
-
-        return wrap(result.value) if result.value else None
+        return _c.fy_tape_grad(self, tensor)
 
     def info(self) -> Dict[str, Any]:
         """calls, saved and watched tensors, is_recording."""
-        return plain(query(_c.fy_tape_query, self, _c.fy_tape_info_t))
+        return plain(_c.fy_tape_query(self))
 
 
 class no_tape(Handle):
@@ -91,26 +81,8 @@ def gradcheck(
     Options: step, atol, rtol, seed. For tests: downloads twice for each element. Fails: BadValue
     (they differ), or as the function.
     """
-
-    def called(user: Any, count: int, given: Any, out: Any) -> Any:
-        return hand_over([function(*views(count, given))], out)
-
-    callback = Callback(_c.fy_gradcheck_fn, called, "function")
-    result = _c.defaults(_c.fy_gradcheck_result_t)
-    chosen = _c.defaults(_c.fy_gradcheck_options_t, **options)
-    calling(
-        _c.fy_gradcheck, callback.pointer, None, len(inputs), handles(inputs),
-        ctypes.byref(chosen), ctypes.byref(result),
-    )  # fmt: skip
-    return plain(result)
-
-
-_kept: Dict[int, Tuple[Any, Any]] = {}
-
-
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _drop(user: Any) -> None:
-    _kept.pop(user, None)
+    called = named("function", lambda given: function(*given))
+    return plain(_c.fy_gradcheck(called, inputs, _c.fy_gradcheck_options_t(**options)))
 
 
 def recompute(
@@ -120,21 +92,8 @@ def recompute(
 
     It must do the same each time. states: what it updates, random generators for instance.
     """
-
-    def called(user: Any, count: int, given: Any, out: Any) -> Any:
-        return hand_over([function(*views(count, given))], out)
-
-    callback = Callback(_c.fy_recompute_fn, called, "recompute")
-    states = tuple(states)
-    options = _c.defaults(_c.fy_recompute_options_t, nstates=len(states))
-    listed = handles(states)
-    options.states = ctypes.cast(listed, type(options.states))
-    options.destroy = ctypes.cast(_drop, type(options.destroy))
-    _kept[id(callback)] = (callback, states)
-    return calling(
-        wrap_out, _c.fy_tape_recompute, callback.pointer, id(callback), len(inputs),
-        handles(inputs), ctypes.byref(options),
-    )  # fmt: skip
+    called = named("recompute", lambda given: function(*given))
+    return _c.fy_tape_recompute(called, inputs, _c.fy_recompute_options_t(states=states))
 
 
 class Graph(Handle):
@@ -150,7 +109,7 @@ class Graph(Handle):
 
     def __init__(self, device: Union[Device, str]) -> None:
         self.device = as_device(device)
-        self._as_parameter_: Optional[int] = None
+        self._as_parameter_: Any = None
         self._scope: Optional[scope] = None
 
     def __enter__(self) -> "Graph":
@@ -164,12 +123,9 @@ class Graph(Handle):
         assert open_scope is not None
         try:
             # A scope that owns nothing does not end a recording, so an exception ends it here.
-            handle = _c.out(_c.fy_graph_end)
-            if kind is not None:
-                _c.fy_graph_destroy(handle)
-                return
-            self._as_parameter_ = handle
-            self._destroy = weakref.finalize(self, _c.fy_graph_destroy, handle)
+            handle = _c.fy_graph_end()
+            if kind is None:
+                self._as_parameter_ = handle
         except Error:
             if kind is None:
                 raise
@@ -178,42 +134,34 @@ class Graph(Handle):
 
     def replay(self) -> Ticket:
         """Runs the recorded calls on the current bytes of their tensors; one request."""
-        ticket = _c.fy_ticket_t()
-        _c.fy_graph_replay(self, ctypes.byref(ticket))
-        return Ticket._of(ticket)
+        return Ticket._of(_c.fy_graph_replay(self))
 
     def info(self) -> Dict[str, Any]:
         """requests, uploads, pool_nbytes, replays, chains, fused_calls, ..."""
-        facts = plain(query(_c.fy_graph_query, self, _c.fy_graph_info_t))
+        facts = plain(_c.fy_graph_query(self))
         return {**facts, "device": self.device}
 
     def explain(self) -> List[Tuple[str, str]]:
         """(key, text) of each chain and of each call outside of chains, in order."""
         found: List[Tuple[str, str]] = []
-
-        def say(user: Any, key: bytes, value: bytes) -> None:
-            found.append((key.decode(), value.decode(errors="replace")))
-
-        pointer, check = collecting(_c.fy_fact_fn, say)
-        _c.fy_graph_explain(self, pointer, None)
-        check()
+        _c.fy_graph_explain(self, lambda key, text: found.append((key, text)))
         return found
 
 
 Step = Callable[[Device, int], Any]
 
 
-def _step_callback(step: Step) -> Callback:
-    def called(handle: int, batch: int, user: Any) -> None:
+def _called(step: Step) -> Callable[..., Any]:
+    def called(handle: Any, batch: int) -> None:
         with borrowed(handle) as device:
             step(device, batch)
 
-    return Callback(_c.fy_step_fn, called, "python")
+    return named("python", called)
 
 
 def _plan(plan: Any) -> Dict[str, Any]:
     facts = plain(plan)
-    names = [_c.fy_category_name(i).decode() for i in range(_c.FY_CATEGORY_COUNT)]
+    names = [_c.fy_category_name(i) for i in range(_c.FY_CATEGORY_COUNT)]
     facts["peak_by_category"] = dict(zip(names, facts["peak_by_category"], strict=False))
     facts["fits"] = bool(facts["fits"])
     facts["verdict"] = facts["verdict"]["text"]
@@ -227,19 +175,10 @@ def plan(spec: str, step: Step, batch: int) -> Dict[str, Any]:
     named "step" separates a step from its preparation. Downloaded values are zeros. The result has
     fits, peak_reserved, peak_by_category, step_model_ns, ...
     """
-    callback, result = _step_callback(step), _c.defaults(_c.fy_plan_t)
-    calling(
-        _c.fy_plan_step, text(spec), callback.pointer, None, batch, None, ctypes.byref(result)
-    )
-    return _plan(result)
+    return _plan(_c.fy_plan_step(spec, _called(step), batch))
 
 
 def fit(spec: str, step: Step, max_batch: int) -> Tuple[int, Dict[str, Any]]:
     """The largest batch up to max_batch that fits, and its plan. Fails: OutOfMemory."""
-    callback, result = _step_callback(step), _c.defaults(_c.fy_plan_t)
-    batch = ctypes.c_int64()
-    calling(
-        _c.fy_plan_fit, text(spec), callback.pointer, None, max_batch, ctypes.byref(batch),
-        ctypes.byref(result),
-    )  # fmt: skip
-    return batch.value, _plan(result)
+    batch, result = _c.fy_plan_fit(spec, _called(step), max_batch)
+    return batch, _plan(result)

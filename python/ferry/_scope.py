@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import threading
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
-from ferry import _c, _types
-from ferry._types import Handle, dtype_number, enumerator, integer
+from ferry import _c
+from ferry._types import Handle
 
 
 class scope(Handle):
@@ -36,16 +35,15 @@ class scope(Handle):
     def __enter__(self) -> "scope":
         if self._open:
             raise RuntimeError(f"the scope {self.name!r} is open already")
-        begun = _c.fy_scope_begin_unowned(_types.text(self.name))
+        begun = _c.fy_scope_begin_unowned(self.name)
         self._open = (begun, threading.get_ident())
         try:
             if self._memory is not None:
-                _c.fy_scope_memory(enumerator("CATEGORY", self._memory))
+                _c.fy_scope_memory(self._memory)
             if self._autocast is not None:
-                _c.fy_autocast_set(dtype_number(self._autocast))
+                _c.fy_autocast_set(self._autocast)
             if self._limits:
-                options = _c.defaults(_c.fy_guard_options_t, **_limits(self._limits))
-                _c.fy_scope_guard(ctypes.byref(options))
+                _c.fy_scope_guard(_c.fy_guard_options_t(**_limits(self._limits)))
         except BaseException:
             self.__exit__()
             raise
@@ -58,7 +56,17 @@ class scope(Handle):
         if thread != threading.get_ident():
             raise RuntimeError(f"the scope {self.name!r} was begun on another thread")
         self._open = None
-        _c.fy_scope_end(begun, 0, None)
+        _c.fy_scope_end(begun)
+
+
+def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for C, which runs it in a scope of this name that owns nothing."""
+
+    def called(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    called.__name__ = name
+    return called
 
 
 def begin(name: str, function: Any, *arguments: Any) -> scope:
@@ -83,9 +91,7 @@ def _limits(given: dict) -> dict:
         if name == "log":
             fields["action"] = _c.FY_GUARD_LOG if value else _c.FY_GUARD_REFUSE
         elif name in _LIMITS:
-            fields[_LIMITS[name]] = integer(value, 65)
-            if value < 0:
-                raise ValueError(f"{name}={value}: a limit is 0 or more")
+            fields[_LIMITS[name]] = value
         else:
             raise TypeError(f"{name!r} is no limit; limits are {', '.join(_LIMITS)}, and log")
     return fields
@@ -114,7 +120,7 @@ class budget:
         self.text = text
 
     def __enter__(self) -> "budget":
-        _c.fy_budget_set(_types.text(self.text))
+        _c.fy_budget_set(self.text)
         return self
 
     def __exit__(self, *exc: Any) -> None:
@@ -123,7 +129,7 @@ class budget:
 
 def set_budget(text: Optional[str]) -> None:
     """A budget for the whole process, as $FERRY_BUDGET; None removes it."""
-    _c.fy_budget_set(_types.text(text or None))
+    _c.fy_budget_set(text or None)
 
 
 _log: Any = None
@@ -137,12 +143,7 @@ def set_log(function: Any) -> None:
     """
     global _log
     levels = ("error", "warning", "info")
-
-    def receive(user: Any, level: int, message: bytes) -> None:
-        function(levels[level], message.decode(errors="replace"))
-
-    callback = _c.fy_log_fn(receive) if function else _c.fy_log_fn()
-    _c.fy_log_set(callback, None)
+    _c.fy_log_set(function and (lambda level, text: function(levels[level], text)))
     if function and _log is None:
         atexit.register(set_log, None)
-    _log = callback
+    _log = function

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import ctypes
 import itertools
 import time
-import weakref
-from typing import Any, Dict, Generator, List, Optional, Sequence, Union
+from typing import Any, Generator, List, Optional, Sequence, Set, Union
 
-from ferry import _c, _core, _errors
+from ferry import _c, _errors
 from ferry._device import Device, as_device
 from ferry._scope import begin, scope
 from ferry._tensor import Tensor, transfer_options
-from ferry._types import FOREVER, Handle, Value, handles, text
+from ferry._types import FOREVER, Handle, Value
 
 EXIT_WAIT_S = 1.0
-_pending: Dict[int, Any] = {}
+_pending: Set[int] = set()
 _numbers = itertools.count(1)
 
 
@@ -30,17 +28,6 @@ def _resolve(future: Any, status: int) -> None:
         )
     else:
         future.set_result(None)
-
-
-@_c.fy_done_fn
-def _on_done(user: Any, status: int) -> None:
-    """On Ferry's callback thread."""
-    action = _pending.get(user)
-    try:
-        if action is not None:
-            action(status)
-    finally:
-        _pending.pop(user, None)
 
 
 @atexit.register
@@ -81,11 +68,18 @@ class Ticket(Value):
 
     def _then(self, action: Any) -> None:
         number = next(_numbers)
-        _pending[number] = action
+
+        def done(status: int) -> None:
+            try:
+                action(status)
+            finally:
+                _pending.discard(number)
+
+        _pending.add(number)
         try:
-            _c.fy_ticket_on_done(self, _on_done, number)
+            _c.fy_ticket_on_done(self, done)
         except BaseException:
-            _pending.pop(number, None)
+            _pending.discard(number)
             raise
 
     def cancel(self) -> None:
@@ -118,38 +112,20 @@ class Download(Handle):
 
     _instead = "wait(), and pass the tensor on"
 
-    def __init__(self, handle: int) -> None:
-        self._as_parameter_: Optional[int] = handle
-        self._drop = weakref.finalize(self, _c.fy_download_destroy, handle)
-
-    def _handle(self) -> int:
-        if self._as_parameter_ is None:
-            raise ValueError("the download was waited for: its tensor exists already")
-        return self._as_parameter_
-
-    def _done(self) -> None:
-        self._drop.detach()
-        self._as_parameter_ = None
+    def __init__(self, handle: Any) -> None:
+        self._as_parameter_ = handle
 
     @property
     def ticket(self) -> Ticket:
-        return Ticket._of(_c.fy_download_ticket(self._handle()))
+        return Ticket._of(_c.fy_download_ticket(self))
 
     def wait(self, timeout_ns: int = FOREVER) -> Tensor:
         """Waits: one sync. The host tensor. Fails: Timeout, RefusedByGuard, the request's fault."""
-        handle, result = self._handle(), ctypes.c_void_p()
-        _c.fy_download_wait(handle, timeout_ns, ctypes.byref(result))
-        self._done()
-        return _core.wrap(result)
+        return _c.fy_download_wait(self, timeout_ns)
 
     def poll(self) -> Optional[Tensor]:
         """The host tensor if the bytes have arrived, else None. No sync."""
-        handle, result = self._handle(), ctypes.c_void_p()
-        _c.fy_download_try(handle, ctypes.byref(result))
-        if not result.value:
-            return None
-        self._done()
-        return _core.wrap(result)
+        return _c.fy_download_try(self)
 
     def __await__(self) -> Generator[Any, None, Tensor]:
         yield from self.ticket.__await__()
@@ -167,21 +143,14 @@ class Stream(Handle):
         self, device: Union[Device, str], name: Optional[str] = None, priority: int = 0,
         native: Optional[int] = None,
     ) -> None:  # fmt: skip
-        options = _c.defaults(
-            _c.fy_stream_options_t, priority=priority, native=native,
-            name=text(name or None),
-        )  # fmt: skip
+        options = _c.fy_stream_options_t(priority=priority, native=native, name=name or None)
         self.device = as_device(device)
-        handle = _c.out(_c.fy_stream_create, self.device, ctypes.byref(options))
-        self._as_parameter_ = handle
-        self._destroy = weakref.finalize(self, _c.fy_stream_destroy, handle)
+        self._as_parameter_ = _c.fy_stream_create(self.device, options)
         self._scopes: List[scope] = []
 
     def record(self) -> Ticket:
         """The point after everything submitted so far."""
-        ticket = _c.fy_ticket_t()
-        _c.fy_stream_record(self, ctypes.byref(ticket))
-        return Ticket._of(ticket)
+        return Ticket._of(_c.fy_stream_record(self))
 
     def wait(self, ticket: Ticket) -> None:
         """Orders later work of the stream behind the ticket's request; the host does not wait."""
@@ -208,6 +177,5 @@ class Stream(Handle):
 
 def download_many(tensors: Sequence[Tensor], dtype: Any = None) -> List[Download]:
     """Requests several downloads; small ones cross packed."""
-    results = (ctypes.c_void_p * max(len(tensors), 1))()
-    _c.fy_tensor_download_many(len(tensors), handles(tensors), transfer_options(dtype), results)
-    return [Download(handle) for handle in results[: len(tensors)]]
+    handles = _c.fy_tensor_download_many(tensors, transfer_options(dtype))
+    return [Download(handle) for handle in handles]

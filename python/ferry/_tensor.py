@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import html
 import struct
 import threading
@@ -12,11 +11,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Union
 from ferry import _c, _core
 from ferry import _errors
 from ferry._device import Device, as_device, device_of, host
-from ferry._library import ferry as _library
-from ferry._types import (
-    DTYPES, NAMES, Handle, Shape, double, dtype_number, handles, int64s, integer, integers,
-    number_of, plain, query, scalar, shape_arguments, text,
-)  # fmt: skip
+from ferry._types import NAMES, Handle, Shape, dtype_number, number_of, plain, scalar
 
 if TYPE_CHECKING:
     from ferry._stream import Download, Ticket
@@ -31,8 +26,8 @@ class Tensor(_core.Tensor, Handle):
 
     Made by ferry.tensor, ferry.zeros, ferry.from_numpy, uploads and ops. Operators (+ - * / // % @
     ** and comparisons) are ops: elementwise, broadcast as NumPy does, on one device and of one
-    dtype. A number of Python or NumPy takes the tensor's dtype. Slices and transposed tensors are views of the
-    same bytes. The bytes are freed with the last object, view or copy in flight.
+    dtype. A number of Python or NumPy takes the tensor's dtype. Slices and transposed tensors are
+    views of the same bytes. The bytes are freed with the last object, view or copy in flight.
 
     float(t), bool(t), int(t), t.item(), t.tolist(), t.numpy() read host tensors and raise
     DeviceMismatch on others: download them. repr(t) shows values of host tensors only.
@@ -61,12 +56,12 @@ class Tensor(_core.Tensor, Handle):
     @property
     def size(self) -> int:
         """Elements."""
-        return query(_c.fy_tensor_query, self, _c.fy_tensor_info_t).nelem
+        return _c.fy_tensor_query(self).nelem
 
     @property
     def nbytes(self) -> int:
         """Bytes of this view: elements times the element's size."""
-        return query(_c.fy_tensor_query, self, _c.fy_tensor_info_t).nbytes
+        return _c.fy_tensor_query(self).nbytes
 
     @property
     def is_host(self) -> bool:
@@ -75,15 +70,15 @@ class Tensor(_core.Tensor, Handle):
     @property
     def name(self) -> str:
         """Shown in errors and plans; "" for none. Cut at 31 bytes."""
-        return (query(_c.fy_tensor_query, self, _c.fy_tensor_info_t).name or b"").decode()
+        return _c.fy_tensor_query(self).name or ""
 
     @name.setter
     def name(self, value: Optional[str]) -> None:
-        _c.fy_tensor_set_name(self, text(value))
+        _c.fy_tensor_set_name(self, value)
 
     def info(self) -> dict:
         """All facts of C: dims, strides, version, is_pinned, storage, is_read_only, ..."""
-        info = query(_c.fy_tensor_query, self, _c.fy_tensor_info_t)
+        info = _c.fy_tensor_query(self)
         facts = plain(info)
         facts["dims"], facts["strides"] = facts["dims"][: info.rank], facts["strides"][: info.rank]
         return {**facts, "device": self.device, "dtype": self.dtype}
@@ -96,7 +91,7 @@ class Tensor(_core.Tensor, Handle):
         dtype: of the result; the device converts. Fails: DeviceMismatch (this is not on the host),
         OutOfMemory, PinnedLimit, RefusedByGuard.
         """
-        return wrap_out(_c.fy_tensor_upload, self, as_device(device), transfer_options(dtype))
+        return _c.fy_tensor_upload(self, as_device(device), transfer_options(dtype))
 
     def download(self, dtype: Any = None) -> "Download":
         """Requests the bytes as they are now. Heavy. `wait()` of the result gives the host tensor.
@@ -105,19 +100,19 @@ class Tensor(_core.Tensor, Handle):
         """
         from ferry._stream import Download
 
-        return Download(_c.out(_c.fy_tensor_download, self, transfer_options(dtype)))
+        return Download(_c.fy_tensor_download(self, transfer_options(dtype)))
 
     def send(self, device: Union[Device, str]) -> "Tensor":
         """A copy on another device of the same backend, without the host: peer traffic."""
-        return wrap_out(_c.fy_tensor_send, self, as_device(device), None)
+        return _c.fy_tensor_send(self, as_device(device))
 
     def upload_from(self, source: "Tensor") -> None:
         """Uploads a host tensor of the same shape and dtype into this tensor or view. Heavy."""
-        _c.fy_tensor_upload_into(self, source, None, None)
+        _c.fy_tensor_upload_into(self, source)
 
     def download_into(self, target: "Tensor") -> None:
         """Downloads into a host tensor of the same shape and dtype: heavy, and one sync."""
-        _c.fy_tensor_download_into(target, self, None)
+        _c.fy_tensor_download_into(target, self)
 
     def pin(self, device: Union[Device, str]) -> None:
         """Page-locks the bytes of this host tensor for `device`. Slow: once, not per transfer."""
@@ -151,7 +146,7 @@ class Tensor(_core.Tensor, Handle):
         if self.ndim == 0:
             return self.item()
         is_half = self.dtype in ("f16", "bf16") and self.is_host
-        source = _c_cast(self, "f32") if is_half else self  # Python has no lists of them
+        source = _c.fy_cast(self, "f32") if is_half else self  # Python has no lists of them
         view = memoryview(source)
         if 0 in view.shape:
             return _empty_list(view.shape)
@@ -179,7 +174,7 @@ class Tensor(_core.Tensor, Handle):
         if name.startswith("cuda:"):
             return (2, int(name.partition(":")[2].partition("?")[0]))
         if not self.is_host:
-            self._dlpack(True, True, 0)  # refuses, with the call that makes it possible
+            self._dlpack(True, True, None)  # refuses, with the call that makes it possible
         return (1, 0)
 
     def __dlpack__(
@@ -193,8 +188,7 @@ class Tensor(_core.Tensor, Handle):
         """A capsule of DLPack, without a copy; of version 1 if max_version allows it.
 
         The consumer may write to the bytes, unless the tensor is read-only, as views that repeat
-        elements are. Consumers in C find the
-        table __dlpack_c_exchange_api__ in the type.
+        elements are. Consumers in C find the table __dlpack_c_exchange_api__ in the type.
         """
         return export_dlpack(self, stream, max_version, dl_device, copy)
 
@@ -202,15 +196,11 @@ class Tensor(_core.Tensor, Handle):
 
     def reshape(self, *shape: int) -> "Tensor":
         """The same elements in another shape; one length may be -1. Contiguous tensors only."""
-        return wrap_out(_c.fy_reshape, self, *shape_arguments(_given(shape)))
+        return _c.fy_reshape(self, shape[0] if len(shape) == 1 else shape)
 
     def transpose(self, *axes: int) -> "Tensor":
         """Axis i of the view is axis axes[i]; without axes: all reversed."""
-        listed = integers(_given(axes), 32)
-        order = (ctypes.c_int * len(listed))(*listed) if listed else None
-        if listed and len(listed) != self.ndim:
-            raise ValueError(f"transpose: {len(listed)} axes for a tensor of rank {self.ndim}")
-        return wrap_out(_c.fy_transpose, self, order)
+        return _c.fy_transpose(self, axes[0] if len(axes) == 1 else axes or None)
 
     @property
     def T(self) -> "Tensor":
@@ -219,27 +209,23 @@ class Tensor(_core.Tensor, Handle):
 
     def broadcast_to(self, *shape: int) -> "Tensor":
         """A read-only view, repeated as NumPy broadcasts."""
-        return wrap_out(_c.fy_broadcast, self, *shape_arguments(_given(shape)))
+        return _c.fy_broadcast(self, shape[0] if len(shape) == 1 else shape)
 
     def squeeze(self, axis: int) -> "Tensor":
         """Without an axis of length 1."""
-        return wrap_out(_c.fy_squeeze, self, integer(axis, 32))
+        return _c.fy_squeeze(self, axis)
 
     def unsqueeze(self, axis: int) -> "Tensor":
         """With a new axis of length 1 before `axis`."""
-        return wrap_out(_c.fy_unsqueeze, self, integer(axis, 32))
+        return _c.fy_unsqueeze(self, axis)
 
     def split(self, parts: Union[int, Sequence[int]], axis: int = 0) -> List["Tensor"]:
         """Views along `axis`: `parts` equal ones, or ones of these lengths."""
-        listed = integers(parts, 32)
-        is_count = not hasattr(type(parts), "__iter__")
-        count = listed[0] if is_count else len(listed)
-        if count < 1 or is_count and count > max(1, *self.shape):
+        sizes = tuple(parts) if hasattr(type(parts), "__iter__") else None
+        count = _core.number("split", "parts", parts, 8) if sizes is None else len(sizes)
+        if count < 1 or sizes is None and count > max(1, *self.shape):
             raise ValueError(f"split: {count} parts of a tensor of the shape {self.shape}")
-        views = (ctypes.c_void_p * count)()
-        sizes = None if is_count else int64s(listed)
-        _c.fy_split(self, integer(axis, 32), count, sizes, views)
-        return [_core.wrap(view) for view in views[:count]]
+        return list(_c.fy_split(self, axis, count, sizes))
 
     def __getitem__(self, key: Any) -> "Tensor":
         """A view: integers, slices with a step of 1 or more, ..., None. No index tensors."""
@@ -264,7 +250,7 @@ class Tensor(_core.Tensor, Handle):
                 if step < 1:
                     raise ValueError("slices of tensors have steps of 1 or more: ferry.flip")
                 end = max(begin, end)
-                view, axis = wrap_out(_c.fy_slice_step, view, axis, begin, end, step), axis + 1
+                view, axis = _c.fy_slice_step(view, axis, begin, end, step), axis + 1
             else:
                 try:
                     index = k.__index__()
@@ -277,8 +263,8 @@ class Tensor(_core.Tensor, Handle):
                 if not -length <= index < length:
                     raise IndexError(f"index {index} of axis {axis}, whose length is {length}")
                 index += length * (index < 0)
-                view = wrap_out(_c.fy_slice, view, axis, index, index + 1).squeeze(axis)
-        return view if view is not self else wrap_out(_c.fy_transpose, self, _identity(self.ndim))
+                view = _c.fy_squeeze(_c.fy_slice(view, axis, index, index + 1), axis)
+        return view if view is not self else _c.fy_transpose(self, range(self.ndim) or None)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -338,34 +324,12 @@ class _Writable:
         return self.tensor.__dlpack_device__()
 
 
-def _identity(rank: int) -> Any:
-    return (ctypes.c_int * max(rank, 1))(*range(rank))
-
-
-def _given(values: tuple) -> Any:
-    """Of f(2, 3) or f((2, 3))."""
-    return values[0] if len(values) == 1 else values
-
-
 def _empty_list(shape: Sequence[int]) -> list:
     return [_empty_list(shape[1:]) for _ in range(shape[0])] if len(shape) > 1 else []
 
 
-def _c_cast(tensor: Tensor, dtype: str) -> Tensor:
-    return wrap_out(_c.fy_cast, tensor, DTYPES[dtype])
-
-
-def wrap_out(function: Any, *arguments: Any) -> Tensor:
-    """Calls a function of C whose last parameter is an out tensor; returns the Tensor."""
-    result = ctypes.c_void_p()
-    function(*arguments, ctypes.byref(result))
-    return _core.wrap(result)
-
-
 def transfer_options(dtype: Any) -> Any:
-    if dtype is None:
-        return None
-    return ctypes.byref(_c.defaults(_c.fy_transfer_options_t, dtype=dtype_number(dtype)))
+    return None if dtype is None else _c.fy_transfer_options_t(dtype=dtype)
 
 
 def export_dlpack(
@@ -383,14 +347,10 @@ def export_dlpack(
     if dl_device is not None and tuple(dl_device) != tensor.__dlpack_device__():
         raise BufferError("ferry moves nothing by itself: download or upload the tensor first")
     if stream == -1 or not tensor.device.name.startswith("cuda:"):
-        return tensor._dlpack(is_read_only, is_versioned, 0)
+        return tensor._dlpack(is_read_only, is_versioned, None)
     native = LEGACY_STREAM if stream is None else int(stream)
-    options = _c.defaults(_c.fy_stream_options_t, native=native)
-    wrapped = _c.out(_c.fy_stream_create, tensor.device, ctypes.byref(options))
-    try:
-        return tensor._dlpack(is_read_only, is_versioned, wrapped)
-    finally:
-        _c.fy_stream_destroy(wrapped)
+    wrapped = _c.fy_stream_create(tensor.device, _c.fy_stream_options_t(native=native))
+    return tensor._dlpack(is_read_only, is_versioned, wrapped)
 
 
 def from_dlpack(source: Any) -> Tensor:
@@ -404,9 +364,7 @@ def from_dlpack(source: Any) -> Tensor:
     device = Device(f"cuda:{number}") if kind == 2 else host
     stream = None
     if kind == 2:
-        native = ctypes.c_void_p()
-        _c.fy_stream_native(device, None, ctypes.byref(native))
-        stream = native.value
+        stream = _c.fy_stream_native(device, None)
     try:
         capsule = source.__dlpack__(stream=stream, max_version=_DLPACK_VERSION)
     except TypeError as error:
@@ -414,7 +372,7 @@ def from_dlpack(source: Any) -> Tensor:
             raise  # not about the call: from inside the producer
         # a producer before DLPack 1
         capsule = source.__dlpack__(stream=stream)
-    return _core.from_dlpack(capsule, device._as_parameter_)
+    return _core.from_dlpack(capsule, device)
 
 
 def from_buffer(source: Any) -> Tensor:
@@ -452,10 +410,8 @@ def _from_data(data: Any, dtype: Any) -> Tensor:
     borrowed = data if isinstance(data, Tensor) else from_buffer(data)
     wanted = borrowed.dtype if dtype is None else NAMES[dtype_number(dtype)]
     if wanted != borrowed.dtype:
-        return _c_cast(borrowed, wanted)
-    made = wrap_out(
-        _c.fy_tensor_create, borrowed._device, borrowed._dtype, *shape_arguments(borrowed.shape)
-    )
+        return _c.fy_cast(borrowed, wanted)
+    made = _c.fy_tensor_create(borrowed._device, borrowed._dtype, borrowed.shape)
     _c.fy_copy(made, borrowed)
     return made
 
@@ -463,16 +419,14 @@ def _from_data(data: Any, dtype: Any) -> Tensor:
 def _from_values(shape: tuple, flat: list, dtype: Any) -> Tensor:
     name = NAMES[dtype_number(dtype)]
     stored = "f32" if name == "bf16" else name
-    made = wrap_out(_c.fy_tensor_create, host, DTYPES[stored], *shape_arguments(shape))
+    made = _c.fy_tensor_create(host, stored, shape)
     if flat:
         try:
             packed = struct.pack(f"{len(flat)}{_CODES[stored]}", *flat)
         except (struct.error, OverflowError):
             raise ValueError(f"a tensor of {name} cannot hold {_first_unfit(stored, flat)}") from None
-        address = ctypes.c_void_p()
-        _c.fy_tensor_map(made, _c.FY_ACCESS_WRITE, ctypes.byref(address))
-        ctypes.memmove(address, packed, len(packed))
-    return made if stored == name else _c_cast(made, name)
+        made._write(packed)
+    return made if stored == name else _c.fy_cast(made, name)
 
 
 def _first_unfit(dtype: str, flat: list) -> Any:
@@ -508,19 +462,17 @@ def _common_dtype(flat: list) -> str:
 
 def empty(shape: Shape, dtype: Any = "f32", device: Union[Device, str, None] = None) -> Tensor:
     """Undefined contents."""
-    return wrap_out(_c.fy_empty, as_device(device), dtype_number(dtype), *shape_arguments(shape))
+    return _c.fy_empty(as_device(device), dtype, shape)
 
 
 def pinned(shape: Shape, device: Union[Device, str], dtype: Any = "f32") -> Tensor:
     """A host tensor with undefined contents in memory that is page-locked for `device`."""
-    return wrap_out(
-        _c.fy_tensor_create_pinned, as_device(device), dtype_number(dtype), *shape_arguments(shape)
-    )
+    return _c.fy_tensor_create_pinned(as_device(device), dtype, shape)
 
 
 def zeros(shape: Shape, dtype: Any = "f32", device: Union[Device, str, None] = None) -> Tensor:
     """Zeros, made on the device."""
-    return wrap_out(_c.fy_zeros, as_device(device), dtype_number(dtype), *shape_arguments(shape))
+    return _c.fy_zeros(as_device(device), dtype, shape)
 
 
 def ones(shape: Shape, dtype: Any = "f32", device: Union[Device, str, None] = None) -> Tensor:
@@ -532,8 +484,7 @@ def full(
     shape: Shape, value: float, dtype: Any = "f32", device: Union[Device, str, None] = None
 ) -> Tensor:
     """Every element is `value`. Fails: OverflowError (an integer that a C double cannot hold)."""
-    dims = shape_arguments(shape)
-    return wrap_out(_c.fy_full, as_device(device), dtype_number(dtype), *dims, double(value))
+    return _c.fy_full(as_device(device), dtype, shape, value)
 
 
 def arange(
@@ -541,19 +492,16 @@ def arange(
     device: Union[Device, str, None] = None,
 ) -> Tensor:  # fmt: skip
     """start + i * step for i below count."""
-    number = dtype_number(dtype)
-    return wrap_out(
-        _c.fy_arange, as_device(device), number, double(start), double(step), integer(count)
-    )
+    return _c.fy_arange(as_device(device), dtype, start, step, count)
 
 
 def upload_many(tensors: Sequence[Tensor], device: Union[Device, str]) -> List[Tensor]:
     """Uploads several host tensors; small ones cross packed in one copy. All or nothing."""
-    results = (ctypes.c_void_p * max(len(tensors), 1))()
-    _c.fy_tensor_upload_many(len(tensors), handles(tensors), as_device(device), None, results)
-    return [_core.wrap(handle) for handle in results[: len(tensors)]]
+    return list(_c.fy_tensor_upload_many(tensors, as_device(device)))
 
 
 atexit.register(_core.end)
 _is_main = threading.current_thread() is threading.main_thread()
-_core.bind(_library._handle, _errors.last_error, _errors._of, Tensor, number_of, _is_main)
+_core.bind(
+    _errors.last_error, _errors._of, Tensor, number_of, scalar, dtype_number, _is_main
+)

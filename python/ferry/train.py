@@ -14,109 +14,32 @@ data, batch=64, shuffle=1). An unknown one is a TypeError that lists them.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import sys
 import time
-import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ferry import _c
-from ferry._callback import Callback, calling, view_of
-from ferry._core import wrap
 from ferry._device import Device, as_device, device_of
 from ferry._layer import make_custom
 from ferry._record import Tape
-from ferry._tensor import Tensor, wrap_out
-from ferry._types import (
-    NAMES,
-    Handle,
-    Shape,
-    dtype_number,
-    enumerator,
-    handles,
-    path_bytes,
-    plain,
-    query,
-    scalar,
-    shape_arguments,
-    text,
-)
-
-_ENUMS = {"activation": "ACTIVATION", "kind": None, "loss": "LOSS"}
-
-
-class _Owner(Handle):
-    """An object that owns a handle of the training library."""
-
-    _as_parameter_: Optional[int]
-
-    def _own(self, handle: int, destroy: Any) -> None:
-        self._as_parameter_ = handle
-        self._destroy = weakref.finalize(self, destroy, handle)
-
-
-def _options(struct: Any, given: Mapping[str, Any], strings: Optional[list] = None) -> Any:
-    """A struct of options by keywords: names for enumerators and dtypes, tuples for inits."""
-    fields: Dict[str, Any] = {}
-    for name, value in given.items():
-        if name in ("activation", "loss") and isinstance(value, str):
-            value = enumerator(_ENUMS[name], value)
-        elif name in ("dtype", "low", "precision"):
-            value = dtype_number(value)
-        elif name in ("weight", "bias", "proj_weight"):
-            value = init(*value) if isinstance(value, tuple) else init(value)
-        elif name == "checkpoint" and value is not None:
-            value = path_bytes(value)
-        elif name in ("name", "note") or isinstance(value, str):
-            value = text(value)
-        elif isinstance(value, (list, tuple)):
-            kind = dict(struct._fields_).get(name)
-            most = getattr(kind, "_length_", None)
-            if most is not None and len(value) > most:
-                raise ValueError(f"{name} has {len(value)} values; at most {most} are possible")
-            value = kind(*value) if kind else value
-        elif scalar(value) is not None:
-            value = scalar(value)
-            value = int(value) if isinstance(value, bool) else value
-        fields[name] = value
-    return _c.defaults(struct, **fields)
+from ferry._tensor import Tensor
+from ferry._types import NAMES, Handle, Shape, plain
 
 
 def init(kind: Union[str, Any], value: float = 0.0) -> Any:
     """The initial values of a parameter: ("normal", 0.02), "kaiming_uniform", ..."""
-    if not isinstance(kind, str):
-        return kind
-    return _c.fy_init_t(enumerator("INIT", kind), value)
+    return _c.fy_init_t(kind, value) if isinstance(kind, str) else kind
 
 
 # ---- layers ----
 
 
-class Layer(_Owner):
+class Layer(Handle):
     """A description of a part of a network; a container or a model takes it over."""
 
-    def __init__(self, handle: int) -> None:
-        self._own(handle, _c.fy_layer_destroy)
-
-    def _give(self) -> int:
-        handle = self._as_parameter_
-        if handle is None:
-            raise ValueError("the layer is part of a container or a model already")
-        self._destroy.detach()
-        self._as_parameter_ = None
-        return handle
-
-
-def _check_free(layers: Sequence[Layer]) -> None:
-    """Before the first of them is handed over."""
-    for i, layer in enumerate(layers):
-        if not isinstance(layer, Layer):
-            raise TypeError(f"layers are needed, not {type(layer).__name__}")
-        if layer._as_parameter_ is None:
-            raise ValueError("a layer is part of a container or a model already")
-        if any(layer is other for other in layers[:i]):
-            raise ValueError("a layer is in the container twice: make two")
+    def __init__(self, handle: Any) -> None:
+        self._as_parameter_ = handle
 
 
 def _maker(name: str, parameters: Sequence[str], struct: Optional[str] = None) -> Any:
@@ -130,17 +53,14 @@ def _maker(name: str, parameters: Sequence[str], struct: Optional[str] = None) -
             values.append(options.pop(parameter))
         if len(values) > len(parameters):
             raise TypeError(f"{name} takes {', '.join(parameters)}; options are keywords")
-        values = [text(v) if isinstance(v, str) else v for v in values]
-        values = [v if scalar(v) is None else scalar(v) for v in values]
         if struct is not None:
-            chosen = _options(getattr(_c, struct), options)
-            values.append(ctypes.byref(chosen))
+            values.append(getattr(_c, struct)(**options))
         elif options:
             raise TypeError(f"{name} has no option {next(iter(options))!r}")
-        return Layer(_c.out(function, *values))
+        return Layer(function(*values))
 
     make.__name__ = make.__qualname__ = name
-    fields = [f[0] for f in getattr(_c, struct)._fields_ if f[0] != "struct_size"] if struct else []
+    fields = getattr(_c, struct)._fields_ if struct else []
     shown = ", ".join([*parameters, *(f"{field}=..." for field in fields)])
     make.__doc__ = f"{name}({shown})\n\n{function.__doc__.partition(chr(10) * 2)[2]}"
     return make
@@ -189,11 +109,7 @@ def custom(
     call, or a function of the input's dims; for plans. An exception of `forward` ends the call of
     the model.
     """
-    return Layer(make_custom(forward, dict(params or {}), shape, macs, name, _init_of))
-
-
-def _init_of(value: Any) -> Any:
-    return init(*value) if isinstance(value, tuple) else init(value)
+    return Layer(make_custom(forward, dict(params or {}), shape, macs, name))
 
 
 def _pool(name: str) -> Any:
@@ -201,11 +117,10 @@ def _pool(name: str) -> Any:
 
     def make(kernel: int, **attrs: Any) -> Layer:
         chosen = {"kernel_h": kernel, "kernel_w": kernel, **attrs}
-        value = _options(_c.fy_pool2d_attrs_t, chosen)
-        return Layer(_c.out(function, ctypes.byref(value)))
+        return Layer(function(_c.fy_pool2d_attrs_t(**chosen)))
 
     make.__name__ = make.__qualname__ = name
-    fields = ", ".join(field[0] for field in _c.fy_pool2d_attrs_t._fields_)
+    fields = ", ".join(_c.fy_pool2d_attrs_t._fields_)
     make.__doc__ = f"{name}(kernel, ...): a square window; fields: {fields}. Stride 0: the kernel."
     return make
 
@@ -214,23 +129,15 @@ max_pool2d = _pool("max_pool2d")
 avg_pool2d = _pool("avg_pool2d")
 
 
-def _children(layers: Union[Sequence[Layer], Mapping[str, Layer]]) -> Tuple[int, Any]:
-    named = (
-        layers.items()
-        if isinstance(layers, Mapping)
-        else ((str(i), layer) for i, layer in enumerate(layers))
-    )
-    pairs = list(named)
-    _check_free([layer for _, layer in pairs])
-    children = (_c.fy_layer_child_t * max(len(pairs), 1))()
-    for child, (name, layer) in zip(children, pairs, strict=False):
-        child.name, child.layer = text(name), layer._give()
-    return len(pairs), children
+def _children(layers: Union[Sequence[Layer], Mapping[str, Layer]]) -> list:
+    if isinstance(layers, Mapping):
+        return list(layers.items())
+    return [(str(i), layer) for i, layer in enumerate(layers)]
 
 
 def sequential(layers: Union[Sequence[Layer], Mapping[str, Layer]]) -> Layer:
     """Layers in order, named "0", "1", ... or by the keys of a dict. Takes them over."""
-    return Layer(_c.out(_c.fy_layer_sequential, *_children(layers)))
+    return Layer(_c.fy_layer_sequential(_children(layers)))
 
 
 def branches(
@@ -239,28 +146,23 @@ def branches(
     activation: str = "none",
 ) -> Layer:
     """Layers on the same input, whose results are joined: "add", "mul" or "concat"."""
-    how = enumerator("JOIN", join), enumerator("ACTIVATION", activation)
-    count, children = _children(layers)
-    return Layer(_c.out(_c.fy_layer_branches, how[0], count, children, how[1]))
+    return Layer(_c.fy_layer_branches(join, _children(layers), activation))
 
 
 def residual(body: Layer, shortcut: Optional[Layer] = None, activation: str = "none") -> Layer:
     """activation(body(x) + shortcut(x)); without a shortcut: x."""
-    number = enumerator("ACTIVATION", activation)
-    _check_free([body] if shortcut is None else [body, shortcut])
-    other = shortcut._give() if shortcut is not None else None
-    return Layer(_c.out(_c.fy_layer_residual, body._give(), other, number))
+    return Layer(_c.fy_layer_residual(body, shortcut, activation))
 
 
 def checkpoint(child: Layer) -> Layer:
     """The child, computed again in the backward: its inner results are not kept."""
-    return Layer(_c.out(_c.fy_layer_checkpoint, child._give()))
+    return Layer(_c.fy_layer_checkpoint(child))
 
 
 # ---- models ----
 
 
-class Model(_Owner):
+class Model(Handle):
     """Layers with parameters on a device. model(x) is its result.
 
     shape: of one sample. Options: name, dtype, seed, recompute, drop_bias, low, ...
@@ -271,21 +173,15 @@ class Model(_Owner):
     def __init__(
         self, device: Union[Device, str], layer: Layer, shape: Shape, **options: Any
     ) -> None:
-        chosen = ctypes.byref(_options(_c.fy_model_options_t, options))
-        dims = shape_arguments(shape)
-        target = as_device(device)
-        handle = calling(_c.out, _c.fy_model_create, target, layer._give(), *dims, chosen)
-        self._own(handle, _c.fy_model_destroy)
+        chosen = _c.fy_model_options_t(**options)
+        self._as_parameter_ = _c.fy_model_create(as_device(device), layer, shape, chosen)
 
     @classmethod
     def open(cls, device: Union[Device, str], name: str, **options: Any) -> "Model":
         """A known model: "lenet", "resnet18", "gpt", ... (Model.names())."""
         model = cls.__new__(cls)
-        chosen = ctypes.byref(_options(_c.fy_model_options_t, options))
-        model._own(
-            _c.out(_c.fy_model_open, as_device(device), text(name), chosen),
-            _c.fy_model_destroy,
-        )
+        chosen = _c.fy_model_options_t(**options)
+        model._as_parameter_ = _c.fy_model_open(as_device(device), name, chosen)
         return model
 
     @staticmethod
@@ -293,15 +189,15 @@ class Model(_Owner):
         """The names of the known models."""
         found: List[str] = []
         while name := _c.fy_model_name_at(len(found)):
-            found.append(name.decode())
+            found.append(name)
         return found
 
     def __call__(self, x: Tensor) -> Tensor:
-        return calling(wrap_out, _c.fy_model_forward, self, x)
+        return _c.fy_model_forward(self, x)
 
     def train(self, is_training: bool = True) -> "Model":
         """Training: dropout draws, batch norm uses the batch. False: evaluation."""
-        _c.fy_model_set_training(self, int(is_training))
+        _c.fy_model_set_training(self, bool(is_training))
         return self
 
     def watch(self, tape: Tape) -> None:
@@ -310,16 +206,13 @@ class Model(_Owner):
 
     def backward(self, tape: Tape, loss: Tensor, seed: Optional[Tensor] = None) -> None:
         """tape.backward(loss), with zeros for parameters on which the loss does not depend."""
-        options = _c.defaults(_c.fy_backward_options_t)
-        options.seed = seed._as_parameter_ if seed is not None else None
-        calling(_c.fy_model_backward, self, tape, loss, ctypes.byref(options))
+        _c.fy_model_backward(self, tape, loss, _c.fy_backward_options_t(seed=seed))
 
     def _named(self, function: Any, count: int, field: str) -> Dict[str, Tensor]:
         found: Dict[str, Tensor] = {}
         for index in range(count):
-            param = _c.defaults(_c.fy_param_t)
-            function(self, index, ctypes.byref(param))
-            found[param.name.decode()] = view_of(getattr(param, field))
+            param = function(self, index)
+            found[param.name] = getattr(param, field)
         return found
 
     def parameters(self) -> Dict[str, Tensor]:
@@ -335,7 +228,7 @@ class Model(_Owner):
         return self._named(_c.fy_model_buffer, self._info().nbuffers, "value")
 
     def _info(self) -> Any:
-        return query(_c.fy_model_query, self, _c.fy_model_info_t)
+        return _c.fy_model_query(self)
 
     def info(self) -> Dict[str, Any]:
         """name, device, params, nparams, nbytes, macs, out_dims, is_training, ..."""
@@ -347,24 +240,22 @@ class Model(_Owner):
 
     def save(self, path: Any) -> None:
         """Parameters and buffers as a safetensors file: one download of all."""
-        _c.fy_model_save(self, path_bytes(path))
+        _c.fy_model_save(self, path)
 
     def load(self, path: Any) -> None:
         """Everything is checked before the first byte changes."""
-        _c.fy_model_load(self, path_bytes(path))
+        _c.fy_model_load(self, path)
 
     def __repr__(self) -> str:
         """A table, one line a layer."""
-        size = _c.fy_model_describe(self, None, 0)
-        text = ctypes.create_string_buffer(size + 1)
-        _c.fy_model_describe(self, text, size + 1)
-        return text.value.decode()
+        size, text = _c.fy_model_describe(self)
+        return text[:size].decode()
 
 
 # ---- data ----
 
 
-class Dataset(_Owner):
+class Dataset(Handle):
     """Samples and labels in host memory; it never changes after it is made."""
 
     _instead = "make it in each process, from files or arrays"
@@ -385,65 +276,55 @@ class Dataset(_Owner):
         y = tensor(y, dtype="f32" if is_regression else "i32")
         if y.ndim == 1 and is_regression:
             y = y.reshape(-1, 1)
-        info = _c.defaults(
-            _c.fy_dataset_info_t,
+        info = _c.fy_dataset_info_t(
             samples=x.shape[0],
             rank=x.ndim - 1,
-            dtype=dtype_number(x.dtype),
+            dims=x.shape[1:],
+            dtype=x.dtype,
             classes=classes or (max(values, default=-1) + 1),
             targets=y.shape[1] if is_regression else 0,
             labels=y.shape[1] if not is_regression and y.ndim == 2 else 0,
         )
         if y.shape[0] != x.shape[0]:
             raise ValueError(f"{x.shape[0]} samples, {y.shape[0]} labels")
-        info.dims[: x.ndim - 1] = x.shape[1:]
-        addresses = []
-        for t in (x, y):
-            address = ctypes.c_void_p()
-            _c.fy_tensor_map(t, _c.FY_ACCESS_READ, ctypes.byref(address))
-            addresses.append(address)
-        self._own(
-            _c.out(_c.fy_dataset_create, ctypes.byref(info), *addresses), _c.fy_dataset_destroy
-        )
+        self._as_parameter_ = _c.fy_dataset_create(info, x, y)
 
     @classmethod
-    def _of(cls, handle: int) -> "Dataset":
+    def _of(cls, handle: Any) -> "Dataset":
         made = cls.__new__(cls)
-        made._own(handle, _c.fy_dataset_destroy)
+        made._as_parameter_ = handle
         return made
 
     @classmethod
     def open(cls, name: str, directory: Any = None, test: bool = False) -> "Dataset":
         """A known set, "mnist", "cifar10" or "airfoil"; without a directory a generated one."""
-        folder = path_bytes(directory) if directory is not None else None
-        return cls._of(_c.out(_c.fy_dataset_open, text(name), folder, int(test)))
+        return cls._of(_c.fy_dataset_open(name, directory, bool(test)))
 
     @classmethod
     def synthetic_digits(cls, samples: int, seed: int = 1) -> "Dataset":
         """Generated images [28, 28, 1] of digits, which a network can learn."""
-        return cls._of(_c.out(_c.fy_dataset_synthetic_digits, samples, seed))
+        return cls._of(_c.fy_dataset_synthetic_digits(samples, seed))
 
     @classmethod
     def read_text(cls, path: Any, context: int) -> "Dataset":
         """Text as bytes: samples of `context` tokens, and as labels the byte after each."""
-        return cls._of(_c.out(_c.fy_dataset_read_text, path_bytes(path), context, None))
+        return cls._of(_c.fy_dataset_read_text(path, context))
 
     def split(self, first: int, seed: int = 1) -> Tuple["Dataset", "Dataset"]:
         """`first` random samples (seed below 0: the first ones), and the others."""
-        a, b = ctypes.c_void_p(), ctypes.c_void_p()
-        _c.fy_dataset_split(self, first, seed, ctypes.byref(a), ctypes.byref(b))
-        return Dataset._of(a.value), Dataset._of(b.value)
+        a, b = _c.fy_dataset_split(self, first, seed)
+        return Dataset._of(a), Dataset._of(b)
 
     def info(self) -> Dict[str, Any]:
         """samples, dims, dtype, classes, targets."""
-        info = query(_c.fy_dataset_query, self, _c.fy_dataset_info_t)
+        info = _c.fy_dataset_query(self)
         return {**plain(info), "dims": list(info.dims[: info.rank]), "dtype": NAMES[info.dtype]}
 
     def __len__(self) -> int:
-        return query(_c.fy_dataset_query, self, _c.fy_dataset_info_t).samples
+        return _c.fy_dataset_query(self).samples
 
 
-class Loader(_Owner):
+class Loader(Handle):
     """The batches of a data set on a device: `for x, y in loader:` is one epoch.
 
     A loop that ends early has used up its epoch: the next one has all batches of the next epoch.
@@ -452,16 +333,13 @@ class Loader(_Owner):
     """
 
     def __init__(self, device: Union[Device, str], dataset: Dataset, **options: Any) -> None:
-        chosen = _options(_c.fy_loader_options_t, options)
+        chosen = _c.fy_loader_options_t(**options)
         lengths = {len(options[name]) for name in ("mean", "std") if name in options}
         if len(lengths) > 1:
             raise ValueError(f"mean and std have {lengths} values: give one for each channel")
         if lengths and not chosen.channels:
             chosen.channels = lengths.pop()
-        self._own(
-            _c.out(_c.fy_loader_create, as_device(device), dataset, ctypes.byref(chosen)),
-            _c.fy_loader_destroy,
-        )
+        self._as_parameter_ = _c.fy_loader_create(as_device(device), dataset, chosen)
         self._loop: Any = None  # the loop that goes on; None: seek or fit moved the loader last
 
     def __iter__(self) -> Iterator[Tuple[Tensor, Tensor]]:
@@ -473,16 +351,15 @@ class Loader(_Owner):
         while True:
             if self._loop is not loop:
                 raise RuntimeError("the loader has moved on: another loop, seek or fit began")
-            x, y = ctypes.c_void_p(), ctypes.c_void_p()
-            _c.fy_loader_next(self, ctypes.byref(x), ctypes.byref(y))
-            if not x.value:
+            x, y = _c.fy_loader_next(self)
+            if x is None:
                 self._loop = None
                 return
-            yield wrap(x.value), wrap(y.value)
+            yield x, y
 
     def _end_loop(self) -> None:
         """A loop that has had batches, and did not get to the end, has used up its epoch."""
-        at = query(_c.fy_loader_query, self, _c.fy_loader_info_t)
+        at = _c.fy_loader_query(self)
         if self._loop is not None and at.step:
             self.seek(at.epoch + 1)
         self._loop = None
@@ -494,17 +371,17 @@ class Loader(_Owner):
 
     def info(self) -> Dict[str, Any]:
         """samples, batch, steps of an epoch, epoch and step of the next batch, ..."""
-        info = query(_c.fy_loader_query, self, _c.fy_loader_info_t)
+        info = _c.fy_loader_query(self)
         return {**plain(info), "dims": list(info.dims[: info.rank])}
 
     def __len__(self) -> int:
-        return query(_c.fy_loader_query, self, _c.fy_loader_info_t).steps
+        return _c.fy_loader_query(self).steps
 
 
 # ---- optimizers ----
 
 
-class Optimizer(_Owner):
+class Optimizer(Handle):
     """sgd, adam, adamw, adadelta, rmsprop, lars or lamb; one request updates all parameters.
 
     target: a Model, or a list of (parameter, gradient) tensors. Options: lr, weight_decay,
@@ -523,44 +400,24 @@ class Optimizer(_Owner):
         loss_scaling: Union[bool, Mapping[str, Any], None] = None,
         **options: Any,
     ) -> None:
-        chosen = _c.fy_optimizer_options_t()
-        number = enumerator("OPTIMIZER", kind)
-        _c.fy_optimizer_defaults(number, ctypes.byref(chosen), ctypes.sizeof(chosen))
-        for name, value in options.items():
-            if name not in dict(chosen._fields_) or name in ("struct_size", "kind"):
-                known = ", ".join(f[0] for f in chosen._fields_[2:])
-                raise TypeError(f"optimizers have no option {name!r}; they have: {known}")
-            setattr(chosen, name, value)
-        listed = (_c.fy_optimizer_group_t * max(len(groups), 1))()
-        for group, (prefix, lr_scale, weight_decay_scale) in zip(listed, groups, strict=False):
-            group.prefix, group.lr_scale = text(prefix), lr_scale
-            group.weight_decay_scale = weight_decay_scale
-        chosen.ngroups, chosen.groups = len(groups), listed
+        chosen = _c.fy_optimizer_defaults(kind)
+        _set(chosen, "optimizers have no option", options)
+        chosen.groups = groups
         if loss_scaling:
             given = {} if loss_scaling is True else loss_scaling
-            scaling = _options(_c.fy_loss_scaling_options_t, given)
-            chosen.loss_scaling = ctypes.pointer(scaling)
+            chosen.loss_scaling = _c.fy_loss_scaling_options_t(**given)
         if isinstance(target, Model):
-            made = _c.out(_c.fy_optimizer_create_model, ctypes.byref(chosen), target)
-            self._target: Any = target  # its tensors are the model's
+            self._as_parameter_ = _c.fy_optimizer_create_model(chosen, target)
         else:
-            self._target = list(target)
-            values, grads = zip(*self._target, strict=True)
-            made = _c.out(
-                _c.fy_optimizer_create,
-                ctypes.byref(chosen),
-                len(values),
-                handles(values),
-                handles(grads),
-            )
-        self._own(made, _c.fy_optimizer_destroy)
+            values, grads = zip(*target, strict=True)
+            self._as_parameter_ = _c.fy_optimizer_create(chosen, values, grads)
 
     def step(self) -> None:
         """Updates all parameters. Light."""
         _c.fy_optimizer_step(self)
 
     def _get(self) -> Any:
-        return query(_c.fy_optimizer_get, self, _c.fy_optimizer_options_t)
+        return _c.fy_optimizer_get(self)
 
     @property
     def lr(self) -> float:
@@ -574,7 +431,7 @@ class Optimizer(_Owner):
     def options(self) -> Dict[str, Any]:
         """All values as they are now."""
         facts = plain(self._get())
-        facts["kind"] = _c.fy_optimizer_name(facts["kind"]).decode()
+        facts["kind"] = _c.fy_optimizer_name(facts["kind"])
         return {k: v for k, v in facts.items() if k not in ("groups", "ngroups", "loss_scaling")}
 
 
@@ -583,21 +440,24 @@ def schedule(kind: str, lr: float, total_steps: int = 0, **fields: Any) -> Any:
 
     Fields: warmup_steps, step_size, gamma, min_lr, ... The rate at a step: ferry.train.lr_at.
     """
-    value = _c.fy_schedule_t()
-    number = enumerator("SCHEDULE", kind)
-    _c.fy_schedule_defaults(number, lr, total_steps, ctypes.byref(value), ctypes.sizeof(value))
-    for name, given in fields.items():
-        if name not in dict(value._fields_):
-            known = ", ".join(f[0] for f in value._fields_[2:])
-            raise TypeError(f"schedules have no field {name!r}; they have: {known}")
-        setattr(value, name, given)
-    _c.fy_schedule_check(ctypes.byref(value))
+    value = _c.fy_schedule_defaults(kind, lr, total_steps)
+    _set(value, "schedules have no field", fields)
+    _c.fy_schedule_check(value)
     return value
+
+
+def _set(struct: Any, refusal: str, given: Mapping[str, Any]) -> None:
+    """Sets fields other than the first, which is the kind."""
+    known = struct._fields_[1:]
+    for name, value in given.items():
+        if name not in known:
+            raise TypeError(f"{refusal} {name!r}; they have: {', '.join(known)}")
+        setattr(struct, name, value)
 
 
 def lr_at(value: Any, step: int) -> float:
     """The learning rate of a schedule at a step, from 0."""
-    return _c.fy_schedule_lr(ctypes.byref(value), step)
+    return _c.fy_schedule_lr(value, step)
 
 
 # ---- the loop ----
@@ -655,49 +515,32 @@ def fit(
     keep, resume, graph, precision, ...
     Returns steps, train_loss, test_accuracy, samples_per_s, ...
     """
-    chosen = _options(_c.fy_train_options_t, options)
-    if schedule is not None:
-        chosen.schedule = ctypes.pointer(schedule)
+    chosen = _c.fy_train_options_t(**options, schedule=schedule)
     bar = ProgressBar() if progress or progress is None and sys.stderr.isatty() else None
 
-    def called(user: Any, event: Any) -> None:
+    def called(event: Any) -> None:  # also without a bar: Python handles Ctrl-C in it
         if bar is None and on_event is None:
             return
-        facts = plain(event.contents)
+        facts = plain(event)
         if bar is not None:
             bar(facts)
         if on_event is not None:
             on_event(facts)
 
-    callback = Callback(dict(_c.fy_train_options_t._fields_)["on_event"], called)
-    chosen.on_event = callback.pointer
-    result = _c.defaults(_c.fy_train_result_t)
+    chosen.on_event = called
     loader._end_loop()
     if chosen.epochs > 0 and not chosen.resume:
         chosen.epochs += loader.info()["epoch"]  # fy_train_run counts those of the loader
     try:
-        calling(
-            _c.fy_train_run,
-            model,
-            optimizer,
-            loader,
-            test,
-            ctypes.byref(chosen),
-            ctypes.byref(result),
-        )
+        return plain(_c.fy_train_run(model, optimizer, loader, test, chosen))
     finally:
         if bar is not None:
             bar.close()
-    return plain(result)
 
 
 def evaluate(model: Model, loader: Loader, loss: str = "cross_entropy") -> Tuple[float, float]:
     """(mean loss, accuracy) over one epoch, without gradients: one sync."""
-    values = ctypes.c_double(), ctypes.c_double()
-    _c.fy_train_evaluate(
-        model, loader, enumerator("LOSS", loss), ctypes.byref(values[0]), ctypes.byref(values[1])
-    )
-    return values[0].value, values[1].value
+    return _c.fy_train_evaluate(model, loader, loss)
 
 
 def find_lr(
@@ -707,12 +550,8 @@ def find_lr(
 
     Options: min_lr, max_lr, steps, ... Everything is restored afterwards, bit for bit.
     """
-    chosen = _options(_c.fy_find_lr_options_t, options)
-    points = (_c.fy_lr_point_t * max(chosen.steps, 1))()
-    result = _c.defaults(_c.fy_find_lr_result_t)
-    _c.fy_train_find_lr(
-        model, optimizer, loader, ctypes.byref(chosen), points, ctypes.byref(result)
-    )
+    chosen = _c.fy_find_lr_options_t(**options)
+    points, result = _c.fy_train_find_lr(model, optimizer, loader, chosen)
     return result.lr, [(p.lr, p.smoothed) for p in points[: result.steps]]
 
 
@@ -727,19 +566,16 @@ def save_checkpoint(
 
     progress: step, epoch, epoch_step, seed, note (a text).
     """
-    value = _options(_c.fy_progress_t, progress)
-    _c.fy_checkpoint_save(path_bytes(directory), model, optimizer, ctypes.byref(value), keep)
+    _c.fy_checkpoint_save(directory, model, optimizer, _c.fy_progress_t(**progress), keep)
 
 
 def load_checkpoint(
     path: Any, model: Model, optimizer: Optional[Optimizer] = None
 ) -> Dict[str, Any]:
     """Loads a file, or the newest of a folder; returns the progress. All is checked first."""
-    value = _c.defaults(_c.fy_progress_t)
-    _c.fy_checkpoint_load(path_bytes(path), model, optimizer, ctypes.byref(value))
-    return plain(value)
+    return plain(_c.fy_checkpoint_load(path, model, optimizer))
 
 
 def clip_norm(gradients: Sequence[Tensor], max_norm: float) -> Tensor:
     """Clips all gradients together to a 2-norm; returns the norm before, on the device."""
-    return wrap_out(_c.fy_grads_clip_norm, len(gradients), handles(gradients), max_norm)
+    return _c.fy_grads_clip_norm(gradients, max_norm)

@@ -5,7 +5,9 @@ import ctypes
 import sys
 import unittest
 
+import dlpack_structs
 import fake_cuda
+from dlpack_structs import Managed, OldManaged, python
 
 import ferry
 from ferry import _c
@@ -18,20 +20,9 @@ except ImportError:
 NEW, OLD = b"dltensor_versioned", b"dltensor"
 HAS_VERSIONS = numpy is not None and tuple(map(int, numpy.__version__.split(".")[:2])) >= (2, 1)
 
-Managed = _c.DLManagedTensorVersioned
-OldManaged = _c.DLManagedTensor
-python = ctypes.pythonapi
-python.PyCapsule_New.restype = ctypes.py_object
-python.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-python.PyCapsule_GetPointer.restype = ctypes.c_void_p
-python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-python.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-
 
 def address(tensor):
-    pointer = ctypes.c_void_p()
-    _c.fy_tensor_map(tensor, 1, ctypes.byref(pointer))
-    return pointer.value
+    return _c.fy_tensor_map(tensor, "read")
 
 
 def resident():
@@ -55,7 +46,7 @@ class Producer:
         t = self.tensor = self.managed.dl_tensor
         t.data = ctypes.addressof(self.values)
         t.device.device_type, t.ndim = 1, 2
-        t.dtype.code, t.dtype.bits, t.dtype.lanes = _c.kDLFloat, 32, 1
+        t.dtype.code, t.dtype.bits, t.dtype.lanes = dlpack_structs.FLOAT, 32, 1
         t.shape, t.strides = self.shape, self.strides
         self.name = OLD if is_old else NEW
 
@@ -103,11 +94,11 @@ class Capsules(unittest.TestCase):
             capsule = u.__dlpack__(**options)
             name = NEW if options.get("max_version") == (1, 0) else OLD
             self.assertTrue(python.PyCapsule_IsValid(capsule, name))
-            v = ferry._core.from_dlpack(capsule, ferry.host._as_parameter_)
+            v = ferry._core.from_dlpack(capsule, ferry.host)
             self.assertEqual((address(v), v.tolist()), (address(u), u.tolist()))
             self.assertTrue(python.PyCapsule_IsValid(capsule, b"used_" + name))
             with self.assertRaisesRegex(ferry.Unsupported, "consumed"):
-                ferry._core.from_dlpack(capsule, ferry.host._as_parameter_)
+                ferry._core.from_dlpack(capsule, ferry.host)
 
     def test_read_only(self):
         fixed = ferry.from_buffer(b"abc")
@@ -116,7 +107,7 @@ class Capsules(unittest.TestCase):
         capsule = fixed.__dlpack__(max_version=(1, 0))
         managed = Managed.from_address(python.PyCapsule_GetPointer(capsule, NEW))
         self.assertEqual(managed.flags, 1)
-        again = ferry._core.from_dlpack(capsule, ferry.host._as_parameter_)
+        again = ferry._core.from_dlpack(capsule, ferry.host)
         with self.assertRaises(ferry.InvalidArgument):
             ferry.fill(again, 0)
         with self.assertRaises(ferry.InvalidArgument):
@@ -202,7 +193,7 @@ class Capsules(unittest.TestCase):
                         ferry.from_dlpack(producer)
                     self.assertEqual(producer.deleted, 0)  # it is the producer's as before
         with self.assertRaises(ferry.Unsupported):
-            ferry._core.from_dlpack(3, ferry.host._as_parameter_)
+            ferry._core.from_dlpack(3, ferry.host)
 
     def test_simulated_devices_refuse(self):
         t = ferry.ones(2, device="sim:0")
@@ -246,7 +237,7 @@ class Table(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         capsule = ferry.Tensor.__dlpack_c_exchange_api__
-        cls.api = _c.DLPackExchangeAPI.from_address(
+        cls.api = dlpack_structs.ExchangeAPI.from_address(
             python.PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
         )
 
@@ -297,7 +288,7 @@ class Table(unittest.TestCase):
 
     def test_borrowed(self):
         t = ferry.arange(6, dtype="f32").reshape(2, 3)[:, ::2]
-        out = _c.DLTensor()
+        out = dlpack_structs.Tensor()
         for _ in range(3):
             self.call("dltensor_from_py_object_no_sync", ctypes.c_int, ctypes.py_object(t),
                       ctypes.pointer(out))  # fmt: skip

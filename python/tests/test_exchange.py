@@ -16,9 +16,7 @@ except ImportError:
 
 
 def address(tensor):
-    pointer = ctypes.c_void_p()
-    ferry._c.fy_tensor_map(tensor, 1, ctypes.byref(pointer))
-    return pointer.value
+    return ferry._c.fy_tensor_map(tensor, "read")
 
 
 class Buffers(unittest.TestCase):

@@ -26,16 +26,13 @@ def programs():
     i = ferry.tensor([1, 2])
     large = ferry.ones(100_000)
     element, columns = a[0, 1], a.T
-    host = ferry.host._as_parameter_
     data, fixed = bytearray(b"abcd"), b"abcd"
-    relu = ctypes.cast(ferry._c.fy_relu, ctypes.c_void_p).value
-    plus = ctypes.cast(ferry._c.fy_add, ctypes.c_void_p).value
 
     def once(is_versioned):
-        return _core.from_dlpack(a._dlpack(False, is_versioned, 0), host)
+        return _core.from_dlpack(a._dlpack(False, is_versioned, None), ferry.host)
 
     def unused(is_versioned):
-        a._dlpack(False, is_versioned, 0)
+        a._dlpack(False, is_versioned, None)
 
     def refused():
         try:
@@ -53,8 +50,17 @@ def programs():
         "large": lambda: large + large,
         "negative": lambda: -a,
         "compare": lambda: a == b,
-        "unary": lambda: _core.unary(relu, a),
-        "binary": lambda: _core.binary(plus, a, b),
+        "unary": lambda: ferry.relu(a),
+        "binary": lambda: ferry.maximum(a, b),
+        "view": lambda: a.reshape(4)[1:3],
+        "sequence": lambda: ferry.concat([a, b], 0),
+        "struct": lambda: ferry._c.fy_op_find("sum").fields[0].name,
+        "options": lambda: ferry._c.fy_linear_options_t(weight=("normal", 0.5)).weight.value,
+        "several results": lambda: ferry.topk(a, 1)[1],
+        "array of results": lambda: a.split(2)[1],
+        "callback": lambda: ferry.devices()[0],
+        "layer": lambda: ferry.train.linear(2, 2) and None,
+        "path": lambda: os.path.exists("/nowhere"),
         "item": element.item,
         "shape": lambda: (a.shape, a.strides),
         "memoryview": lambda: memoryview(columns).tolist(),
@@ -129,7 +135,7 @@ class Child(unittest.TestCase):
                 try:
                     arm(tried)
                     result = call()
-                except (MemoryError, ctypes.ArgumentError) as error:  # ferry.OutOfMemory is one
+                except (MemoryError) as error:  # ferry.OutOfMemory is one
                     self.assertIn("Memory", repr(error))
                     failed = error.__class__
                 finally:

@@ -2,6 +2,7 @@
 
 import gc
 import unittest
+import weakref
 
 import ferry
 
@@ -73,8 +74,10 @@ class Tapes(unittest.TestCase):
         calls.clear()
         self.assertEqual(gradient(lambda x: ferry.recompute(inner, x)), plain)
         self.assertEqual(len(calls), 2)
+        freed = weakref.ref(inner)
+        del inner
         gc.collect()
-        self.assertEqual(ferry._record._kept, {})
+        self.assertIsNone(freed())
 
 
 class Graphs(unittest.TestCase):

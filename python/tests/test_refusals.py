@@ -40,8 +40,8 @@ class Walk(unittest.TestCase):
     def walk(self, home, away):
         calls = 0
         for name in ferry.op_names():
-            info = _c.fy_op_find(name.encode()).contents
-            fields = {info.fields[i].name.decode() for i in range(info.nfields)}
+            info = _c.fy_op_find(name)
+            fields = {field.name for field in info.fields or ()}
             attributes = {k: v for k, v in ATTRIBUTES.items() if k in fields}
             sources, given = operands(info, home)
             all_of = [*sources, *given]

@@ -1,6 +1,5 @@
 """ferry.torch: exchange without a copy, state dicts, a ported resnet18. Skips without PyTorch."""
 
-import ctypes
 import sys
 import unittest
 
@@ -48,9 +47,7 @@ class Resnet18(nn.Module):
 
 
 def address(tensor):
-    pointer = ctypes.c_void_p()
-    ferry._c.fy_tensor_map(tensor, 1, ctypes.byref(pointer))
-    return pointer.value
+    return ferry._c.fy_tensor_map(tensor, "read")
 
 
 def resident():
@@ -80,7 +77,7 @@ class Exchange(unittest.TestCase):
             self.assertEqual((u.data_ptr(), u.tolist()), (address(t), t.tolist()))
         x = torch.ones(2, 3)
         for capsule in (torch.utils.dlpack.to_dlpack(x), x.__dlpack__(max_version=(1, 0))):
-            v = ferry._core.from_dlpack(capsule, ferry.host._as_parameter_)
+            v = ferry._core.from_dlpack(capsule, ferry.host)
             self.assertEqual((address(v), v.tolist()), (x.data_ptr(), x.tolist()))
 
     def test_refusals(self):
