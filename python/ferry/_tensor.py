@@ -229,42 +229,46 @@ class Tensor(_core.Tensor, Handle):
 
     def __getitem__(self, key: Any) -> "Tensor":
         """A view: integers, slices with a step of 1 or more, ..., None. No index tensors."""
-        keys = key if isinstance(key, tuple) else (key,)
-        if any(isinstance(k, bool) for k in keys):
-            raise TypeError("an index is no bool; ferry.where takes elements by a bool tensor")
-        if sum(k is Ellipsis for k in keys) > 1:
-            raise IndexError("an index has one ... at most")
-        given = sum(k is not None and k is not Ellipsis for k in keys)
-        if given > self.ndim:
-            raise IndexError(f"{given} indices for a tensor of rank {self.ndim}")
-        if not any(k is Ellipsis for k in keys):
-            keys += (Ellipsis,)
-        view, axis = self, 0
+        keys, shape = key if isinstance(key, tuple) else (key,), self.shape
+        dots = given = 0
         for k in keys:
+            if isinstance(k, bool):
+                raise TypeError("an index is no bool; ferry.where takes elements by a bool tensor")
+            dots += k is Ellipsis
+            given += k is not None and k is not Ellipsis
+        if dots > 1:
+            raise IndexError("an index has one ... at most")
+        if given > len(shape):
+            raise IndexError(f"{given} indices for a tensor of rank {len(shape)}")
+        view, axis, source = self, 0, 0  # the axis of the view, and of this tensor
+        for k in keys:
+            if k is None:
+                view, axis = _c.fy_unsqueeze(view, axis), axis + 1
+                continue
             if k is Ellipsis:
-                axis = axis + self.ndim - given
-            elif k is None:
-                view, axis = view.unsqueeze(axis), axis + 1
-            elif isinstance(k, slice):
-                begin, end, step = k.indices(view.shape[axis])
+                axis, source = axis + len(shape) - given, source + len(shape) - given
+                continue
+            length, source = shape[source], source + 1
+            if isinstance(k, slice):
+                begin, end, step = k.indices(length)
                 if step < 1:
                     raise ValueError("slices of tensors have steps of 1 or more: ferry.flip")
-                end = max(begin, end)
-                view, axis = _c.fy_slice_step(view, axis, begin, end, step), axis + 1
-            else:
-                try:
-                    index = k.__index__()
-                except (AttributeError, TypeError):
-                    raise TypeError(
-                        f"an index is an integer, a slice, None or ..., not {type(k).__name__}; "
-                        "ferry.gather takes rows by a tensor of indices"
-                    ) from None
-                length = view.shape[axis]
-                if not -length <= index < length:
-                    raise IndexError(f"index {index} of axis {axis}, whose length is {length}")
-                index += length * (index < 0)
-                view = _c.fy_squeeze(_c.fy_slice(view, axis, index, index + 1), axis)
-        return view if view is not self else _c.fy_transpose(self, range(self.ndim) or None)
+                if (begin, end, step) != (0, length, 1):
+                    view = _c.fy_slice_step(view, axis, begin, max(begin, end), step)
+                axis += 1
+                continue
+            try:
+                index = k.__index__()
+            except (AttributeError, TypeError):
+                raise TypeError(
+                    f"an index is an integer, a slice, None or ..., not {type(k).__name__}; "
+                    "ferry.gather takes rows by a tensor of indices"
+                ) from None
+            if not -length <= index < length:
+                raise IndexError(f"index {index} of axis {source - 1}, whose length is {length}")
+            index += length * (index < 0)
+            view = _c.fy_squeeze(_c.fy_slice(view, axis, index, index + 1), axis)
+        return view if view is not self else _c.fy_transpose(self, range(len(shape)) or None)
 
     def __len__(self) -> int:
         if not self.shape:
