@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bind.h"
+#include "runtime/base/c_locale.h"
 
 struct core_api api;
 PyTypeObject *tensor_base;
@@ -205,7 +206,7 @@ static PyObject *load(PyObject *module, PyObject *args)
     for (int i = 0; i < 3; i++) {
         libraries[i] = paths[i] ? dlopen(paths[i], RTLD_NOW) : NULL;
         if (libraries[i] || !paths[i]) continue;
-        const char *error = dlerror();
+        const char *error = fy__dlerror();
         if (i == 2) {
             PyOS_snprintf(no_dist, sizeof no_dist, "libferry_dist was not loaded: %s", error);
             continue;

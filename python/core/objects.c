@@ -249,7 +249,7 @@ static int set_array(bind_struct_object *self, const bind_field *field, PyObject
     char *bytes = NULL;
     if (bind_put(&array, &bytes, value, place) < 0) return -1;
     if (place->count > field->length)
-        return bind_refuse(place, PyExc_ValueError, "has %llu elements, more than %u",
+        return bind_refuse(place, PyExc_ValueError, "has %llu elements; at most %u",
                            (unsigned long long)place->count, field->length);
     memset(self->bytes + field->offset, 0, (size_t)size * field->length);
     if (bytes) memcpy(self->bytes + field->offset, bytes, (size_t)size * place->count);

@@ -1,5 +1,4 @@
 /* Values of Python as values of C. Each is checked: its type, its range, its length. */
-#include <ctype.h>
 #include <limits.h>
 #include <string.h>
 
@@ -162,9 +161,12 @@ static const char *text_of(PyObject *value, Py_ssize_t *out_length, const struct
 
 static int is_name(const char *name, const char *given)
 {
-    while (*name && (*name == tolower((unsigned char)*given) || (*name == '_' && *given == '-')))
-        name++, given++;
-    return !*name && !*given;
+    for (; *name; name++, given++) {
+        const int is_upper = *given >= 'A' && *given <= 'Z';
+        const int lower = is_upper ? *given + 'a' - 'A' : *given;
+        if (*name != lower && !(*name == '_' && *given == '-')) return 0;
+    }
+    return !*given;
 }
 
 static int put_enum(const bind_type *type, void *at, PyObject *value, struct bind_place *place)

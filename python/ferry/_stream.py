@@ -64,6 +64,8 @@ class Ticket(Value):
 
     def on_done(self, function: Any) -> None:
         """Calls function(status) once, on Ferry's callback thread, also if it is done already."""
+        if not callable(function):
+            raise TypeError(f"on_done: function is {type(function).__name__}, not a callable")
         self._then(lambda status: function(_errors.Status(status)))
 
     def _then(self, action: Any) -> None:

@@ -304,6 +304,8 @@ class Order(unittest.TestCase):
         ticket.on_done(lambda status: (seen.append(status), called.set()))
         self.assertTrue(called.wait(30))
         self.assertEqual(seen, [ferry.Status.OK])
+        with self.assertRaisesRegex(TypeError, "function is int, not a callable"):
+            ticket.on_done(5)
 
     def test_events_of_others_need_native_queues(self):
         stream = ferry.Stream("sim:0")

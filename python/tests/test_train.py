@@ -180,7 +180,7 @@ class Training(unittest.TestCase):
         self.assertEqual(*results)
 
     def test_means_that_do_not_fit(self):
-        with self.assertRaisesRegex(ValueError, "mean has 5 values; at most 4"):
+        with self.assertRaisesRegex(ValueError, "mean has 5 elements; at most 4"):
             self.loader(mean=[0.5] * 5)
         with self.assertRaisesRegex(ValueError, "one for each channel"):
             self.loader(mean=[0.5], std=[1.0, 1.0])
