@@ -276,9 +276,14 @@ static double reference_ns(const workers_t *workers, const load_t *loads, size_t
 static sheet_t *rows_sheet(const workers_t *workers, const load_t *loads, size_t count)
 {
     static const column_t columns[] = {
-        { "allocator", NULL, 0 },     { "pattern", NULL, 0 },           { "nbytes", NULL, 0 },
-        { "threads", NULL, 0 },       { "live_blocks", NULL, 0 },       { "ns_per_pair", NULL, 0 },
-        SPREAD_HIDDEN("ns_per_pair"), { "worst_ns_per_pair", NULL, 0 }, ROUNDS_COLUMN,
+        { "allocator", NULL, 0 },
+        { "pattern", NULL, 0 },
+        { "nbytes", NULL, 0 },
+        { "threads", NULL, 0 },
+        { "live_blocks", NULL, 0 },
+        SPREAD_HIDDEN("ns_per_pair", NULL, 0),
+        { "worst_ns_per_pair", NULL, 0 },
+        ROUNDS_COLUMN,
     };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++)
@@ -288,7 +293,6 @@ static sheet_t *rows_sheet(const workers_t *workers, const load_t *loads, size_t
             sheet_int(sheet, loads[i].nbytes);
             sheet_int(sheet, loads[i].threads);
             sheet_int(sheet, loads[i].live);
-            sheet_real(sheet, loads[i].ns[a].median);
             sheet_spread(sheet, &loads[i].ns[a]);
             sheet_real(sheet, loads[i].ns[a].worst);
             sheet_int(sheet, (int64_t)loads[i].ns[a].rounds);

@@ -48,12 +48,10 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
 {
     static const column_t columns[] = {
         { "case", "8 ops on 16 MiB", 0 },
-        { "ns", "ns", 0 },
-        SPREAD_COLUMNS("ns"),
+        SPREAD_COLUMNS("ns", "ns", 0),
         { "worst_ns", "worst", 0 },
         { "peer", "peer", 0 },
-        { "peer_ns", "ns", 0 },
-        SPREAD_HIDDEN("peer_ns"),
+        SPREAD_HIDDEN("peer_ns", "ns", 0),
         { "peer_worst_ns", "worst", 0 },
         { "time_ratio", "ratio", 2 },
         { "model_ns", NULL, 0 },
@@ -67,11 +65,9 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
         names[i] = c->op;
         ns[i] = c->spread;
         sheet_text(sheet, c->op);
-        sheet_real(sheet, c->spread.median);
         sheet_spread(sheet, &c->spread);
         sheet_real(sheet, c->spread.worst);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_spread.median);
         sheet_spread(sheet, &c->peer_spread);
         sheet_real(sheet, c->peer_spread.worst);
         sheet_real(sheet, c->spread.median / c->peer_spread.median);

@@ -66,15 +66,13 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
     static const column_t columns[] = {
         { "direction", "direction", 0 },
         { "nbytes", "bytes", 0 },
-        { "ns", "ns", 0 },
-        SPREAD_COLUMNS("ns"),
+        SPREAD_COLUMNS("ns", "ns", 0),
         { "worst_ns", "worst", 0 },
         { "gbytes_per_s", "GB/s", 3 },
         { "model_ns", "model ns", 0 },
         { "model_gbytes_per_s", "model GB/s", 3 },
         { "peer", "peer", 0 },
-        { "peer_ns", "peer ns", 0 },
-        SPREAD_HIDDEN("peer_ns"),
+        SPREAD_HIDDEN("peer_ns", "peer ns", 0),
         { "peer_gbytes_per_s", "peer GB/s", 3 },
         ROUNDS_COLUMN,
     };
@@ -94,14 +92,12 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
         high[way][at] = by_model ? NAN : rate.high;
         sheet_text(sheet, c->op);
         sheet_int(sheet, (int64_t)nbytes);
-        sheet_real(sheet, c->spread.median);
         sheet_spread(sheet, &c->spread);
         sheet_real(sheet, c->spread.worst);
         sheet_real(sheet, nbytes / c->spread.median);
         sheet_real(sheet, c->model_ns);
         sheet_real(sheet, c->model_ns > 0 ? nbytes / c->model_ns : NAN);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_spread.median);
         sheet_spread(sheet, &c->peer_spread);
         sheet_real(sheet, nbytes / c->peer_spread.median);
         sheet_int(sheet, (int64_t)c->spread.rounds);

@@ -111,12 +111,10 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
 {
     static const column_t columns[] = {
         { "op", "op", 0 },
-        { "ns_per_op", "ns/op", 1 },
-        SPREAD_COLUMNS("ns_per_op"),
+        SPREAD_COLUMNS("ns_per_op", "ns/op", 1),
         { "worst_ns_per_op", "worst", 1 },
         { "peer", "peer", 0 },
-        { "peer_ns_per_op", "ns/op", 1 },
-        SPREAD_HIDDEN("peer_ns_per_op"),
+        SPREAD_HIDDEN("peer_ns_per_op", "ns/op", 1),
         { "peer_worst_ns_per_op", "worst", 1 },
         { "overhead_ns", "overhead [ns]", 1 },
         { "one_thread_ns_per_op", "1 thread", 1 },
@@ -133,11 +131,9 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
         names[i] = c->op;
         ns[i] = c->spread;
         sheet_text(sheet, c->op);
-        sheet_real(sheet, c->spread.median);
         sheet_spread(sheet, &c->spread);
         sheet_real(sheet, c->spread.worst);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_spread.median);
         sheet_spread(sheet, &c->peer_spread);
         sheet_real(sheet, c->peer_spread.worst);
         sheet_real(sheet, c->spread.median - c->peer_spread.median);

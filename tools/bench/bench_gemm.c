@@ -56,13 +56,11 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
 {
     static const column_t columns[] = {
         { "size", "size", 0 },
-        { "ns_per_op", "ns/op", 0 },
-        SPREAD_COLUMNS("ns_per_op"),
+        SPREAD_COLUMNS("ns_per_op", "ns/op", 0),
         { "worst_ns_per_op", "worst", 0 },
         { "gflops", "GFLOP/s", 1 },
         { "peer", "peer", 0 },
-        { "peer_ns_per_op", "ns/op", 0 },
-        SPREAD_HIDDEN("peer_ns_per_op"),
+        SPREAD_HIDDEN("peer_ns_per_op", "ns/op", 0),
         { "peer_worst_ns_per_op", "worst", 0 },
         { "peer_gflops", "GFLOP/s", 1 },
         { "speed_ratio", "ratio", 3 },
@@ -87,12 +85,10 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
             high[way][i] = rates[way].high;
         }
         sheet_int(sheet, (int64_t)n);
-        sheet_real(sheet, c->spread.median);
         sheet_spread(sheet, &c->spread);
         sheet_real(sheet, c->spread.worst);
         sheet_real(sheet, y[0][i]);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_spread.median);
         sheet_spread(sheet, &c->peer_spread);
         sheet_real(sheet, c->peer_spread.worst);
         sheet_real(sheet, y[1][i]);

@@ -313,8 +313,7 @@ static const column_t columns[] = {
     { "layer", "layer", 0 },
     { "direction", "direction", 0 },
     { "count", "layers", 0 },
-    { "ns", "ns", 0 },
-    SPREAD_COLUMNS("ns"),
+    SPREAD_COLUMNS("ns", "ns", 0),
     { "worst_ns", "worst", 0 },
     { "share", "of all", 3 },
     { "gflops", "GFLOP/s", 1 },
@@ -340,7 +339,6 @@ static void put_rows(sheet_t *sheet, const row_t *rows, const bench_case_t *case
         sheet_text(sheet, row->layer->info.name);
         sheet_text(sheet, direction_of(row));
         sheet_int(sheet, row->layer->count);
-        sheet_real(sheet, ns);
         sheet_spread(sheet, &cases[i].spread);
         sheet_real(sheet, cases[i].spread.worst);
         sheet_real(sheet, ns * row->layer->count / all);

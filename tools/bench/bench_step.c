@@ -95,14 +95,12 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
         { "optimizer", "optimizer", 0 },
         { "elements", "elements", 0 },
         { "nbytes", "bytes", 0 },
-        { "ns", "ns", 0 },
-        SPREAD_COLUMNS("ns"),
+        SPREAD_COLUMNS("ns", "ns", 0),
         { "worst_ns", "worst", 0 },
         { "gbytes_per_s", "GB/s", 3 },
         { "model_ns", "model ns", 0 },
         { "peer", "peer", 0 },
-        { "peer_ns", "peer ns", 0 },
-        SPREAD_HIDDEN("peer_ns"),
+        SPREAD_HIDDEN("peer_ns", "peer ns", 0),
         { "peer_gbytes_per_s", "peer GB/s", 3 },
         { "bandwidth_ratio", "ratio", 3 },
         ROUNDS_COLUMN,
@@ -121,13 +119,11 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
         sheet_text(sheet, c->op);
         sheet_int(sheet, elements);
         sheet_int(sheet, nbytes);
-        sheet_real(sheet, c->spread.median);
         sheet_spread(sheet, &c->spread);
         sheet_real(sheet, c->spread.worst);
         sheet_real(sheet, rate);
         sheet_real(sheet, c->model_ns);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_spread.median);
         sheet_spread(sheet, &c->peer_spread);
         sheet_real(sheet, peer_rate);
         sheet_real(sheet, rate / peer_rate);

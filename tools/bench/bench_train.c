@@ -129,8 +129,7 @@ static fy_status_t report(session_t *session, const effort_t *effort, const trai
     static const column_t columns[] = {
         { "case", "step", 0 },
         { "mode", "mode", 0 },
-        { "ns_per_step", "ns/step", 0 },
-        SPREAD_COLUMNS("ns_per_step"),
+        SPREAD_COLUMNS("ns_per_step", "ns/step", 0),
         { "worst_ns_per_step", "worst", 0 },
         { "ns_per_op", "ns/op", 1 },
         { "batch", "batch", 0 },
@@ -153,7 +152,6 @@ static fy_status_t report(session_t *session, const effort_t *effort, const trai
         ns[i] = c->spread;
         sheet_text(sheet, rows[i].name);
         sheet_text(sheet, rows[i].mode);
-        sheet_real(sheet, c->spread.median);
         sheet_spread(sheet, &c->spread);
         sheet_real(sheet, c->spread.worst);
         sheet_real(sheet, rows[i].ops ? c->spread.median / (double)rows[i].ops : NAN);

@@ -105,6 +105,7 @@ bool effort_is_met(const effort_t *effort, const sample_t *sample)
 
 void sheet_spread(sheet_t *sheet, const spread_t *spread)
 {
+    sheet_real(sheet, spread->median);
     sheet_real(sheet, spread->q1);
     sheet_real(sheet, spread->q3);
     sheet_real(sheet, spread->low);

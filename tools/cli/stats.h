@@ -59,14 +59,14 @@ spread_t spread_scale(double factor, const spread_t *spread);
 /* Has `sample` enough rounds for `effort`? */
 bool effort_is_met(const effort_t *effort, const sample_t *sample);
 
-/* Columns of a spread behind the median's column `key`, for sheet_spread. SPREAD_HIDDEN: not shown
- * to people. */
+/* Columns for sheet_spread: the median as `key`, quartiles, bounds and half the interval, which
+ * SPREAD_HIDDEN does not show to people. */
 /* clang-format off */
-#define SPREAD_HEADED(key, heading)                                                                \
-    { key "_q1", NULL, 0 }, { key "_q3", NULL, 0 }, { key "_low", NULL, 0 },                       \
-    { key "_high", NULL, 0 }, { key "_half_percent", heading, 1 }
-#define SPREAD_COLUMNS(key) SPREAD_HEADED(key, "+-%")
-#define SPREAD_HIDDEN(key) SPREAD_HEADED(key, NULL)
+#define SPREAD_HEADED(key, heading, decimals, percent)                                             \
+    { key, heading, decimals }, { key "_q1", NULL, 0 }, { key "_q3", NULL, 0 },                    \
+    { key "_low", NULL, 0 }, { key "_high", NULL, 0 }, { key "_half_percent", percent, 1 }
+#define SPREAD_COLUMNS(key, heading, decimals) SPREAD_HEADED(key, heading, decimals, "+-%")
+#define SPREAD_HIDDEN(key, heading, decimals) SPREAD_HEADED(key, heading, decimals, NULL)
 /* clang-format on */
 /* The column with the number of rounds of a row. */
 #define ROUNDS_COLUMN     \

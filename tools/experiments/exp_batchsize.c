@@ -210,10 +210,8 @@ static fy_status_t report(session_t *session, const request_t *request, const ou
     static const column_t columns[] = {
         { "batch", "batch", 0 },
         { "steps_per_epoch", "steps/epoch", 0 },
-        { "model_ms_per_image", "model ms/image", 4 },
-        SPREAD_HIDDEN("model_ms_per_image"),
-        { "ms_per_image", "wall ms/image", 4 },
-        SPREAD_COLUMNS("ms_per_image"),
+        SPREAD_HIDDEN("model_ms_per_image", "model ms/image", 4),
+        SPREAD_COLUMNS("ms_per_image", "wall ms/image", 4),
         { "model_s_per_epoch", "model s/epoch", 3 },
         { "s_per_epoch", "wall s/epoch", 3 },
         { "status", "status", 0 },
@@ -227,9 +225,7 @@ static fy_status_t report(session_t *session, const request_t *request, const ou
         sheet_int(sheet, o->steps_per_epoch);
         const spread_t model_ms = spread_scale(1e-6 / images, &o->model_ns),
                        ms = spread_scale(1e-6 / images, &o->ns);
-        sheet_real(sheet, model_ms.median);
         sheet_spread(sheet, &model_ms);
-        sheet_real(sheet, ms.median);
         sheet_spread(sheet, &ms);
         sheet_real(sheet, o->model_ns.median * 1e-9 * (double)o->steps_per_epoch);
         sheet_real(sheet, o->ns.median * 1e-9 * (double)o->steps_per_epoch);

@@ -247,7 +247,6 @@ static fy_status_t fill(session_t *session, const request_t *request, sheet_t *s
             sheet_text(sheet, mode->direction);
             sheet_int(sheet, (int64_t)nbytes);
             sheet_int(sheet, (int64_t)pieces);
-            sheet_real(sheet, f.ns.median);
             sheet_spread(sheet, &f.ns);
             sheet_real(sheet, f.ns.median > 0 ? 1e9 * rate.median : NAN);
             sheet_real(sheet, f.ns.median > 0 ? rate.median : NAN);
@@ -292,17 +291,11 @@ static fy_status_t report(session_t *session, const request_t *request, const sh
 static fy_status_t sweep(session_t *session, request_t *request)
 {
     static const column_t columns[] = {
-        { "mode", "mode", 0 },
-        { "direction", "direction", 0 },
-        { "nbytes", "bytes", 0 },
-        { "pieces", "pieces", 0 },
-        { "ns", "ns", 0 },
-        SPREAD_COLUMNS("ns"),
-        { "bytes_per_s", NULL, 0 },
-        { "gbytes_per_s", "GB/s", 4 },
-        { "copies", "copies", 0 },
-        { "clock", NULL, 0 },
-        ROUNDS_COLUMN,
+        { "mode", "mode", 0 },         { "direction", "direction", 0 },
+        { "nbytes", "bytes", 0 },      { "pieces", "pieces", 0 },
+        SPREAD_COLUMNS("ns", "ns", 0), { "bytes_per_s", NULL, 0 },
+        { "gbytes_per_s", "GB/s", 4 }, { "copies", "copies", 0 },
+        { "clock", NULL, 0 },          ROUNDS_COLUMN,
     };
     curves_t *curves = tool_alloc(sizeof *curves);
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);

@@ -309,8 +309,7 @@ fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products,
                          const effort_t *effort)
 {
     static const column_t columns[] = { { "name", "what", 0 },
-                                        { "ns_per_step", "ns/step", 0 },
-                                        SPREAD_COLUMNS("ns_per_step"),
+                                        SPREAD_COLUMNS("ns_per_step", "ns/step", 0),
                                         ROUNDS_COLUMN };
     overlap_t o;
     const char *names[FIGURES];
@@ -325,7 +324,6 @@ fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products,
         low[i] = spreads[i].low;
         high[i] = spreads[i].high;
         sheet_text(sheet, names[i]);
-        sheet_real(sheet, ns[i]);
         sheet_spread(sheet, &spreads[i]);
         sheet_int(sheet, (int64_t)spreads[i].rounds);
     }

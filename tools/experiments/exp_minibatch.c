@@ -74,8 +74,7 @@ static void report_text(session_t *session, const minibatch_t *runs, size_t coun
         { "lr", "lr", 3 },
         { "epochs", "epochs", 0 },
         { "final_loss", "final loss", 4 },
-        { "sec_per_epoch", "s/epoch", 5 },
-        SPREAD_COLUMNS("sec_per_epoch"),
+        SPREAD_COLUMNS("sec_per_epoch", "s/epoch", 5),
         { "model_sec_per_epoch", "model s/epoch", 5 },
         { "requests", "light requests", 0 },
         { "bytes_up", "bytes up", 0 },
@@ -93,7 +92,6 @@ static void report_text(session_t *session, const minibatch_t *runs, size_t coun
         sheet_real(sheet, run->recipe->lr);
         sheet_int(sheet, run->recipe->epochs);
         sheet_real(sheet, run->losses[run->count - 1]);
-        sheet_real(sheet, run->sec_per_epoch.median);
         sheet_spread(sheet, &run->sec_per_epoch);
         sheet_real(sheet, run->model_sec_per_epoch.median);
         sheet_int(sheet, (int64_t)run->traffic.requests);

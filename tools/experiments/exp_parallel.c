@@ -345,10 +345,8 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
         { "replicas_equal", "replicas equal", 0 },
         { "peer_bytes_per_step", "peer bytes/step", 0 },
         { "peer_transfers_per_step", "peer transfers/step", 0 },
-        { "model_ns_per_step", "model ns/step", 0 },
-        SPREAD_HIDDEN("model_ns_per_step"),
-        { "ns_per_step", "wall ns/step", 0 },
-        SPREAD_COLUMNS("ns_per_step"),
+        SPREAD_HIDDEN("model_ns_per_step", "model ns/step", 0),
+        SPREAD_COLUMNS("ns_per_step", "wall ns/step", 0),
         { "status", "status", 0 },
         ROUNDS_COLUMN,
     };
@@ -369,9 +367,7 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
         sheet_text(sheet, o->replicas_are_equal ? "yes" : "no");
         sheet_real(sheet, o->peer_nbytes);
         sheet_real(sheet, o->peer_count);
-        sheet_real(sheet, o->model_spread.median);
         sheet_spread(sheet, &o->model_spread);
-        sheet_real(sheet, o->spread.median);
         sheet_spread(sheet, &o->spread);
         sheet_text(sheet, ok ? "ok" : "failed");
         sheet_int(sheet, (int64_t)o->spread.rounds);

@@ -240,10 +240,8 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters, const
 {
     static const column_t columns[] = {
         { "name", "variant", 0 },
-        { "ns_per_iter", "wall ns/iter", 0 },
-        SPREAD_COLUMNS("ns_per_iter"),
-        { "model_ns_per_iter", "model ns/iter", 0 },
-        SPREAD_HIDDEN("model_ns_per_iter"),
+        SPREAD_COLUMNS("ns_per_iter", "wall ns/iter", 0),
+        SPREAD_HIDDEN("model_ns_per_iter", "model ns/iter", 0),
         { "uploads_per_iter", "uploads/iter", 0 },
         { "downloads_per_iter", "downloads/iter", 0 },
         { "bytes_per_iter", "bytes/iter", 0 },
@@ -263,9 +261,7 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters, const
         high[v] = model ? m->model_ns.high : m->ns.high;
         if (m->max_abs_diff > most) most = m->max_abs_diff;
         sheet_text(sheet, names[v]);
-        sheet_real(sheet, m->ns.median);
         sheet_spread(sheet, &m->ns);
-        sheet_real(sheet, m->model_ns.median);
         sheet_spread(sheet, &m->model_ns);
         sheet_real(sheet, m->uploads);
         sheet_real(sheet, m->downloads);

@@ -104,12 +104,9 @@ fy_status_t roundtrip_sweep(session_t *session, int64_t iters, const effort_t *e
     static const column_t columns[] = {
         { "size", "size", 0 },
         { "iters", "iters", 0 },
-        { "host_ns_per_iter", "host [ns]", 0 },
-        SPREAD_COLUMNS("host_ns_per_iter"),
-        { "resident_ns_per_iter", "resident [ns]", 0 },
-        SPREAD_COLUMNS("resident_ns_per_iter"),
-        { "copies_ns_per_iter", "copies [ns]", 0 },
-        SPREAD_COLUMNS("copies_ns_per_iter"),
+        SPREAD_COLUMNS("host_ns_per_iter", "host [ns]", 0),
+        SPREAD_COLUMNS("resident_ns_per_iter", "resident [ns]", 0),
+        SPREAD_COLUMNS("copies_ns_per_iter", "copies [ns]", 0),
         { "copies_bytes_per_iter", "copied [bytes]", 0 },
         { "max_abs_diff", "max |diff|", 6 },
         ROUNDS_COLUMN,
@@ -136,7 +133,6 @@ fy_status_t roundtrip_sweep(session_t *session, int64_t iters, const effort_t *e
             curves.low[v][i] = ns->low;
             curves.high[v][i] = ns->high;
             if (measured[v].max_abs_diff > diff) diff = measured[v].max_abs_diff;
-            sheet_real(sheet, ns->median);
             sheet_spread(sheet, ns);
         }
         if (diff > most) most = diff;

@@ -103,9 +103,7 @@ static void add_row(sheet_t *sheet, const session_t *session, const row_t *row, 
     sheet_text(sheet, row->technique);
     sheet_text(sheet, row->compared);
     sheet_text(sheet, unit);
-    sheet_real(sheet, s->without);
     sheet_spread(sheet, &spreads->without);
-    sheet_real(sheet, s->with);
     sheet_spread(sheet, &spreads->with);
     sheet_real(sheet, effect_of(row, s));
     sheet_text(sheet, s->ok ? "ok" : "failed");
@@ -151,10 +149,8 @@ static fy_status_t run(session_t *session, const bool chosen[ROWS], const effort
         { "technique", "technique", 0 },
         { "compared", "without | with", 0 },
         { "unit", "unit", 0 },
-        { "without", "without", 3 },
-        SPREAD_COLUMNS("without"),
-        { "with", "with", 3 },
-        SPREAD_COLUMNS("with"),
+        SPREAD_COLUMNS("without", "without", 3),
+        SPREAD_COLUMNS("with", "with", 3),
         { "effect", "times", 2 },
         { "status", "status", 0 },
         { "holds", "what holds", 0 },

@@ -215,7 +215,6 @@ static void add_row(const problem_t *p, sheet_t *sheet, int way, const char *via
     sheet_text(sheet, via);
     sheet_real(sheet, flops / f->ns.median);
     sheet_real(sheet, f->model_ns.median > 0 ? flops / f->model_ns.median : NAN);
-    sheet_real(sheet, f->ns.median);
     sheet_spread(sheet, &f->ns);
     sheet_real(sheet, f->requests);
     sheet_real(sheet, f->max_abs_err);
@@ -229,8 +228,7 @@ static fy_status_t run(problem_t *p)
         { "via", "via", 0 },
         { "gflops", "GFLOP/s", 3 },
         { "model_gflops", "model GFLOP/s", 3 },
-        { "ns", "ns", 0 },
-        SPREAD_COLUMNS("ns"),
+        SPREAD_COLUMNS("ns", "ns", 0),
         { "requests", "requests", 0 },
         { "max_abs_err", "max |err|", 6 },
         ROUNDS_COLUMN,
