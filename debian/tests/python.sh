@@ -8,5 +8,5 @@ python3 -c '
 import importlib.metadata, importlib.util, ferry, ferry.train
 assert importlib.metadata.version("ferry") == ferry.__version__, ferry.__version__
 assert ferry._library.path == "libferry.so.0", ferry._library.path
-assert ferry._library.ferry_dist is not None, "no libferry_dist"
+ferry._c.fy_group_close(None)  # fails without libferry_dist
 assert importlib.util.find_spec("ferry.torch_record._recorder"), "no _recorder"'
