@@ -53,6 +53,12 @@ void *tool_alloc(size_t nbytes)
     exit(STATUS_OUT_OF_MEMORY);
 }
 
+char *tool_copy_text(const char *text)
+{
+    const size_t nbytes = strlen(text) + 1;
+    return memcpy(tool_alloc(nbytes), text, nbytes);
+}
+
 void *tool_grow(void *items, size_t count, size_t size)
 {
     if (count & (count - 1)) return items;

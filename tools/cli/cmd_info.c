@@ -40,7 +40,7 @@ typedef struct fact {
 typedef struct findings {
     sheet_t *devices, *shown, *plugins;
     fact_t *facts;
-    size_t nfacts, room;
+    size_t nfacts;
     char spec[16]; /* of the device that speaks */
     /* why there is no cuda:0 though the plugin is loaded; empty if there is nothing to say */
     char no_cuda[512];
@@ -62,27 +62,14 @@ static void add_bytes(findings_t *found, uint64_t nbytes)
     sheet_real(found->shown, limited ? (double)nbytes / 0x1p30 : NAN);
 }
 
-static char *copy_text(const char *text)
-{
-    char *copy = tool_alloc(strlen(text) + 1);
-    strcpy(copy, text);
-    return copy;
-}
-
 static void note_fact(void *user, const char *key, const char *value)
 {
     findings_t *found = user;
-    if (found->nfacts == found->room) {
-        fact_t *more = tool_alloc((found->room + 64) * sizeof *more);
-        if (found->nfacts > 0) memcpy(more, found->facts, found->nfacts * sizeof *more);
-        free(found->facts);
-        found->facts = more;
-        found->room += 64;
-    }
+    found->facts = tool_grow(found->facts, found->nfacts, sizeof *found->facts);
     fact_t *fact = &found->facts[found->nfacts++];
     memcpy(fact->spec, found->spec, sizeof fact->spec);
-    fact->key = copy_text(key);
-    fact->value = copy_text(value);
+    fact->key = tool_copy_text(key);
+    fact->value = tool_copy_text(value);
 }
 
 /* Opens `spec`, notes its facts, closes it. */

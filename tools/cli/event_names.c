@@ -7,12 +7,6 @@
 
 #include "tools/cli/tool.h"
 
-static char *copy_of(const char *text)
-{
-    const size_t nbytes = strlen(text) + 1;
-    return memcpy(tool_alloc(nbytes), text, nbytes);
-}
-
 static void free_signature(event_signature_t *signature)
 {
     for (size_t i = 0; signature && i < EVENT_SIGNATURE_KEYS; i++)
@@ -24,7 +18,7 @@ static void keep_text(char ***texts, const char *text, uint64_t id)
 {
     if (!*texts) *texts = tool_alloc(EVENT_NAMES * sizeof **texts);
     free((*texts)[id]);
-    (*texts)[id] = copy_of(text);
+    (*texts)[id] = tool_copy_text(text);
 }
 
 static void keep_signature(event_names_t *names, const event_t *event, uint64_t id)
@@ -37,7 +31,8 @@ static void keep_signature(event_names_t *names, const event_t *event, uint64_t 
     for (size_t i = 0; i < EVENT_SIGNATURE_KEYS; i++)
         if (event_has(event, keys[i]))
             signature->field[i] =
-                (event_field_t){ .key = keys[i], .text = copy_of(event_text(event, keys[i])) };
+                (event_field_t){ .key = keys[i],
+                                 .text = tool_copy_text(event_text(event, keys[i])) };
     names->signature[id] = signature;
 }
 

@@ -7,12 +7,6 @@
 
 #include "tools/cli/tool.h"
 
-static char *copy(const char *text)
-{
-    char *copied = tool_alloc(strlen(text) + 1);
-    return strcpy(copied, text);
-}
-
 /* ---- values that cannot be added ---- */
 
 /* The first one stays. */
@@ -83,7 +77,7 @@ static fy_ledger_totals_t *scope_of(event_totals_t *totals, const char *path)
     *at = totals->nscopes;
     totals->scopes = tool_grow(totals->scopes, totals->nscopes, sizeof *totals->scopes);
     event_scope_t *scope = &totals->scopes[totals->nscopes++];
-    scope->path = copy(path);
+    scope->path = tool_copy_text(path);
     scope->own = (fy_ledger_totals_t)FY_LEDGER_TOTALS_INIT;
     return &scope->own;
 }
@@ -101,7 +95,9 @@ static event_site_t *site_of(event_totals_t *totals, const char *site, const cha
     *at = totals->nsites;
     totals->sites = tool_grow(totals->sites, totals->nsites, sizeof *totals->sites);
     event_site_t *added = &totals->sites[totals->nsites++];
-    *added = (event_site_t){ copy(site), copy(direction), copy(path), 0, 0, 0, "" };
+    *added = (event_site_t){
+        tool_copy_text(site), tool_copy_text(direction), tool_copy_text(path), 0, 0, 0, ""
+    };
     return added;
 }
 
@@ -113,7 +109,7 @@ static event_pool_t *pool_of(event_totals_t *totals, const char *name)
     *at = totals->npools;
     totals->pools = tool_grow(totals->pools, totals->npools, sizeof *totals->pools);
     event_pool_t *pool = &totals->pools[totals->npools++];
-    pool->name = copy(name);
+    pool->name = tool_copy_text(name);
     return pool;
 }
 
@@ -361,7 +357,7 @@ char **event_totals_paths(const event_totals_t *totals, size_t *out_count)
     char **paths = NULL;
     size_t count = 0, unique = 0;
     paths = tool_grow(paths, count, sizeof *paths);
-    paths[count++] = copy("");
+    paths[count++] = tool_copy_text("");
     for (size_t i = 0; i < totals->nscopes; i++)
         for (const char *end = totals->scopes[i].path; *end;) { /* the path and all above it */
             end += strcspn(end + (*end == '/'), "/") + (*end == '/');

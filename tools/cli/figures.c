@@ -62,14 +62,7 @@ static void add(document_t *d, const char *path, figure_t figure)
     size_t *place = text_index_at(&d->index, path, &is_new);
     if (!is_new || !isfinite(figure.value)) return; /* the first of equal rows */
     *place = d->count;
-    if (d->count == d->room) {
-        const size_t room = d->room ? 2 * d->room : 64;
-        figure_t *grown = tool_alloc(room * sizeof *grown);
-        if (d->count) memcpy(grown, d->figures, d->count * sizeof *grown);
-        free(d->figures);
-        d->figures = grown;
-        d->room = room;
-    }
+    d->figures = tool_grow(d->figures, d->count, sizeof *d->figures);
     figure.path = text_index_keep(&d->index, path);
     d->figures[d->count++] = figure;
 }

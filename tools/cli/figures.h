@@ -25,7 +25,7 @@ typedef struct document {
     json_tree_t tree;
     text_index_t index; /* places in `figures`, by path */
     figure_t *figures;
-    size_t count, room;
+    size_t count;
 } document_t;
 
 /* Reads `text`, which the document frees, and lists its figures. key NULL: its times, and all that

@@ -64,12 +64,6 @@ typedef struct writer {
     pickle_t pickle;
 } writer_t;
 
-static char *copy_of(const char *text)
-{
-    const size_t nbytes = strlen(text) + 1;
-    return memcpy(tool_alloc(nbytes), text, nbytes);
-}
-
 /* ---- from events ---- */
 
 static pool_t *pool_of(writer_t *writer, const char *name)
@@ -96,7 +90,7 @@ static size_t frames_of(writer_t *writer, const event_t *event)
     *at = writer->nframes;
     writer->frames = tool_grow(writer->frames, writer->nframes, sizeof(frames_t));
     writer->frames[writer->nframes] =
-        (frames_t){ copy_of(site), copy_of(scope), copy_of(category), 0 };
+        (frames_t){ tool_copy_text(site), tool_copy_text(scope), tool_copy_text(category), 0 };
     return writer->nframes++;
 }
 
@@ -219,7 +213,7 @@ static void put_frames(writer_t *writer, size_t index)
     }
     pickle_begin_list(pickle);
     if (*frames->site) put_frame(pickle, frames->site, "site");
-    char *scope = copy_of(frames->scope), *slash;
+    char *scope = tool_copy_text(frames->scope), *slash;
     for (; (slash = strrchr(scope, '/')); *slash = 0) put_frame(pickle, slash + 1, "scope");
     if (*scope) put_frame(pickle, scope, "scope");
     if (*frames->category) put_frame(pickle, frames->category, "category");

@@ -2,22 +2,14 @@
 #include "tools/cli/plan_timeline.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { WIDTH = 72, HEIGHT = 8 };
 
 void timeline_add(void *user, const fy_plan_point_t *point)
 {
     timeline_t *timeline = user;
-    if (timeline->count == timeline->room) {
-        const size_t room = timeline->room ? 2 * timeline->room : 256;
-        fy_plan_point_t *points = tool_alloc(room * sizeof *points);
-        char(*scopes)[96] = tool_alloc(room * sizeof *scopes);
-        if (timeline->count) memcpy(points, timeline->points, timeline->count * sizeof *points);
-        if (timeline->count) memcpy(scopes, timeline->scopes, timeline->count * sizeof *scopes);
-        timeline_free(timeline);
-        *timeline = (timeline_t){ points, scopes, timeline->count, room };
-    }
+    timeline->points = tool_grow(timeline->points, timeline->count, sizeof *timeline->points);
+    timeline->scopes = tool_grow(timeline->scopes, timeline->count, sizeof *timeline->scopes);
     snprintf(timeline->scopes[timeline->count], sizeof *timeline->scopes, "%s", point->scope);
     timeline->points[timeline->count++] = *point;
 }

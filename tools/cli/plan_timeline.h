@@ -8,7 +8,7 @@
 typedef struct timeline {
     fy_plan_point_t *points;
     char (*scopes)[96]; /* their paths, cut */
-    size_t count, room;
+    size_t count;
 } timeline_t;
 
 /* For fy_plan_options_t.on_point; user is the timeline. */

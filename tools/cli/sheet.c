@@ -20,14 +20,14 @@ typedef struct cell {
 
 struct sheet {
     const column_t *columns;
-    size_t ncolumns, count, room; /* count and room: cells */
+    size_t ncolumns, count; /* count: cells */
     cell_t *cells;
 };
 
 sheet_t *sheet_create(const column_t *columns, size_t count)
 {
     sheet_t *sheet = tool_alloc(sizeof *sheet);
-    *sheet = (sheet_t){ columns, count, 0, 0, NULL };
+    *sheet = (sheet_t){ columns, count, 0, NULL };
     return sheet;
 }
 
@@ -41,24 +41,13 @@ void sheet_destroy(sheet_t *sheet)
 
 static void add(sheet_t *sheet, cell_t cell)
 {
-    if (sheet->count == sheet->room) {
-        sheet->room = sheet->room ? 2 * sheet->room : 64;
-        cell_t *larger = tool_alloc(sheet->room * sizeof *larger);
-        if (sheet->count) memcpy(larger, sheet->cells, sheet->count * sizeof *larger);
-        free(sheet->cells);
-        sheet->cells = larger;
-    }
+    sheet->cells = tool_grow(sheet->cells, sheet->count, sizeof *sheet->cells);
     sheet->cells[sheet->count++] = cell;
 }
 
 void sheet_text(sheet_t *sheet, const char *text)
 {
-    char *copy = NULL;
-    if (text) {
-        copy = tool_alloc(strlen(text) + 1);
-        memcpy(copy, text, strlen(text) + 1);
-    }
-    add(sheet, (cell_t){ CELL_TEXT, 0, 0, copy });
+    add(sheet, (cell_t){ CELL_TEXT, 0, 0, text ? tool_copy_text(text) : NULL });
 }
 
 void sheet_int(sheet_t *sheet, int64_t value) { add(sheet, (cell_t){ CELL_INT, value, 0, NULL }); }

@@ -26,10 +26,9 @@ static text_entry_t *entry_of(text_index_t *index, const char *text, bool *out_i
     *out_is_new = false;
     for (uint32_t at = *first; at != NUMBER_TABLE_NONE; at = index->entries[at].next)
         if (strcmp(index->entries[at].text, text) == 0) return &index->entries[at];
-    const size_t nbytes = strlen(text) + 1;
     index->entries = tool_grow(index->entries, index->count, sizeof *index->entries);
     text_entry_t *entry = &index->entries[index->count];
-    *entry = (text_entry_t){ memcpy(tool_alloc(nbytes), text, nbytes), SIZE_MAX, *first };
+    *entry = (text_entry_t){ tool_copy_text(text), SIZE_MAX, *first };
     *first = (uint32_t)index->count++;
     *out_is_new = true;
     return entry;

@@ -155,6 +155,7 @@ double worst(const double *values, size_t count);
 void progress(const char *what, int64_t done, int64_t total);
 /* Zeroed, never NULL: the command prints why and exits with STATUS_OUT_OF_MEMORY. */
 void *tool_alloc(size_t nbytes);
+char *tool_copy_text(const char *text); /* from tool_alloc */
 /* A list with room for one more item behind its `count` items of `size` bytes; new items are zero.
  * Lists double when they are full. `items`: NULL, or from here with that count; it may be freed. */
 void *tool_grow(void *items, size_t count, size_t size);

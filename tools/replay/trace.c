@@ -15,17 +15,11 @@ static const char *const magics[] = { "ferry-trace 1", "ferry-trace 2" };
 
 /* ---- making ---- */
 
-static char *copy_of(const char *text)
-{
-    const size_t nbytes = strlen(text) + 1;
-    return memcpy(tool_alloc(nbytes), text, nbytes);
-}
-
 trace_t *traces_add(traces_t *traces, const char *pool)
 {
     traces->list = tool_grow(traces->list, traces->count, sizeof *traces->list);
     trace_t *trace = &traces->list[traces->count++];
-    *trace = (trace_t){ .pool = copy_of(pool) };
+    *trace = (trace_t){ .pool = tool_copy_text(pool) };
     (void)trace_scope(trace, "");
     return trace;
 }
@@ -220,7 +214,7 @@ static const char *read_line(reading_t *reading, const char *line)
     if (strncmp(line, "pool ", 5) == 0) {
         if (trace->nsteps) return "names the pool too late";
         free(trace->pool);
-        trace->pool = copy_of(line + 5);
+        trace->pool = tool_copy_text(line + 5);
         return NULL;
     }
     if (strncmp(line, "segment ", 8) == 0) {

@@ -17,7 +17,6 @@ typedef struct names {
     unsigned life;   /* the how manieth pool of that name, from 1 */
     uint64_t *known; /* number in the file, by number in the trace */
     bool *is_out;    /* by the same index */
-    size_t room;
 } names_t;
 
 typedef struct reading {
@@ -64,18 +63,8 @@ static const char *take(trace_t *trace, names_t *names, uint64_t name, uint64_t 
     if (count && names->known && name <= names->known[count - 1])
         return "asks for a block with a number that does not rise";
     if (count == TRACE_NO_BLOCK) return "asks for a block too many";
-    if (count == names->room || !names->known) {
-        const size_t room = names->room ? 2 * names->room : 1024;
-        uint64_t *known = tool_alloc(room * sizeof *known);
-        bool *is_out = tool_alloc(room * sizeof *is_out);
-        if (names->known) memcpy(known, names->known, count * sizeof *known);
-        if (names->is_out) memcpy(is_out, names->is_out, count * sizeof *is_out);
-        free(names->known);
-        free(names->is_out);
-        names->known = known;
-        names->is_out = is_out;
-        names->room = room;
-    }
+    names->known = tool_grow(names->known, count, sizeof *names->known);
+    names->is_out = tool_grow(names->is_out, count, sizeof *names->is_out);
     names->known[count] = name;
     names->is_out[count] = true;
     (void)trace_take_on(trace, nbytes ? nbytes : 1, stream, scope);

@@ -8,12 +8,6 @@
 
 #include "tools/cli/tool.h"
 
-static char *copy(const char *text)
-{
-    const size_t nbytes = strlen(text) + 1;
-    return memcpy(tool_alloc(nbytes), text, nbytes);
-}
-
 static size_t pool_of(blocks_t *blocks, const char *name)
 {
     bool is_new;
@@ -21,7 +15,7 @@ static size_t pool_of(blocks_t *blocks, const char *name)
     if (!is_new) return *number;
     *number = blocks->npools;
     blocks->pools = tool_grow(blocks->pools, blocks->npools, sizeof *blocks->pools);
-    blocks->pools[blocks->npools].name = copy(name);
+    blocks->pools[blocks->npools].name = tool_copy_text(name);
     return blocks->npools++;
 }
 
@@ -40,11 +34,12 @@ static uint32_t category_of(blocks_t *blocks, const char *name)
 {
     if (!*name) name = "other";
     for (size_t i = blocks->ncategories; i < FY_CATEGORY_COUNT; i++)
-        blocks->categories[blocks->ncategories++] = copy(fy_category_name((fy_category_t)i));
+        blocks->categories[blocks->ncategories++] =
+            tool_copy_text(fy_category_name((fy_category_t)i));
     for (size_t i = 0; i < blocks->ncategories; i++)
         if (strcmp(blocks->categories[i], name) == 0) return (uint32_t)i;
     if (blocks->ncategories == BLOCK_CATEGORIES) return BLOCK_CATEGORIES - 1;
-    blocks->categories[blocks->ncategories] = copy(name);
+    blocks->categories[blocks->ncategories] = tool_copy_text(name);
     return (uint32_t)blocks->ncategories++;
 }
 

@@ -69,8 +69,7 @@ static fy_status_t read_all(recording_t *run, reading_t *reading)
     FY_TRY(text_lines_open(&lines, run->file, "event file"));
     fy_status_t status = text_lines_next(&lines, &line);
     if (status == FY_STATUS_OK && line) {
-        const size_t nbytes = strlen(line) + 1;
-        char *copied = memcpy(tool_alloc(nbytes), line, nbytes);
+        char *copied = tool_copy_text(line);
         keep_header(run, copied);
         free(copied);
         text_lines_back(&lines);

@@ -9,12 +9,6 @@
 
 enum { DEPTH_MOST = 24, PROCESSES_MOST = 1 << 16 };
 
-static char *copy(const char *text)
-{
-    const size_t nbytes = strlen(text) + 1;
-    return memcpy(tool_alloc(nbytes), text, nbytes);
-}
-
 uint32_t slices_text(slices_t *slices, const char *text)
 {
     bool is_new;
@@ -22,7 +16,7 @@ uint32_t slices_text(slices_t *slices, const char *text)
     if (is_new) {
         *at = slices->ntexts;
         slices->texts = tool_grow(slices->texts, slices->ntexts, sizeof *slices->texts);
-        slices->texts[slices->ntexts++] = copy(text);
+        slices->texts[slices->ntexts++] = tool_copy_text(text);
     }
     return (uint32_t)*at;
 }
@@ -65,7 +59,7 @@ static void take_process(void *user, uint32_t process, const char *name)
         slices->processes[slices->nprocesses++] = NULL;
     }
     if (process < PROCESSES_MOST && !slices->processes[process])
-        slices->processes[process] = copy(name);
+        slices->processes[process] = tool_copy_text(name);
 }
 
 static void take_track(void *user, track_t track, const char *name)
