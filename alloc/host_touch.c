@@ -1,14 +1,13 @@
 /* Faults the pages of a host segment with several threads before a driver page-locks them. The
  * driver faults missing pages one after the other (0.48 s a GiB in all; 0.095 s with the pages
  * present). Not for memory that may be inaccessible. Next: runtime/device/pin.c. */
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <unistd.h>
 
 #include "alloc/host_segments.h"
+#include "runtime/base/posix.h"
 #include "runtime/device/memory.h"
 
 /* A thread costs some 50 µs to start and end; 4 MiB cost 0.1 ms to fault with huge pages, 2 ms
@@ -63,18 +62,12 @@ void fy__host_segment_touch(void *address, uint64_t nbytes)
     if (!is_available(nbytes)) return;
     const uint64_t count = how_many(nbytes), step = (nbytes / count + PAGE - 1) / PAGE * PAGE;
     uint64_t started = 1;
-    sigset_t all, before;
     for (uint64_t i = 0; i < count; i++) {
         parts[i].begin = (volatile char *)address + i * step;
         parts[i].nbytes = i + 1 < count ? step : nbytes - i * step;
     }
-    sigfillset(&all); /* signals are handled by the program's threads */
-    if (count > 1 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
-        while (started < count &&
-               pthread_create(&parts[started].thread, NULL, touch, &parts[started]) == 0)
-            started++;
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
+    while (started < count && fy__thread_start(&parts[started].thread, touch, &parts[started]) == 0)
+        started++;
     touch(&parts[0]);
     for (uint64_t i = started; i < count; i++) touch(&parts[i]); /* no thread was available */
     for (uint64_t i = 1; i < started; i++) pthread_join(parts[i].thread, NULL);

@@ -5,9 +5,8 @@
  * that only one stream uses is not polled at all. Next: join.c, fallback.c. */
 #include "alloc/debug.h"
 
-#include <time.h>
-
 #include "runtime/base/fail.h"
+#include "runtime/base/posix.h"
 #include "runtime/record/event.h"
 #include "runtime/thread/wait_site.h"
 
@@ -258,13 +257,6 @@ void fy__pending_reached(fy__pool_t *pool, fy__point_t point)
     pthread_mutex_unlock(&pool->lock);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Adds the points of a hazard, the last one per stream; false if there are too many streams. */
 static bool collect(fy__point_t *points, int *count, const fy__hazard_t *hazard)
 {
@@ -282,7 +274,7 @@ static bool collect(fy__point_t *points, int *count, const fy__hazard_t *hazard)
 
 uint64_t fy__pending_wait(fy__pool_t *pool)
 {
-    const uint64_t start_ns = now_ns();
+    const uint64_t start_ns = fy__now_ns();
     for (bool all = false; !all;) {
         fy__point_t points[WAIT_STREAMS];
         int count = 0;
@@ -304,5 +296,5 @@ uint64_t fy__pending_wait(fy__pool_t *pool)
         }
     }
     if (fy__pool_leaving(pool)) pool->source.settle(pool->source.user);
-    return now_ns() - start_ns;
+    return fy__now_ns() - start_ns;
 }

@@ -2,9 +2,9 @@
  * Not here: the job (loader_stream.c). */
 #include "loader.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
+
+#include "runtime/base/posix.h"
 
 typedef struct member {
     fyt_workers_t *workers;
@@ -48,7 +48,6 @@ static void *work(void *user)
 
 fy_status_t fyt_workers_create(int pieces, fyt_workers_t **out_workers)
 {
-    sigset_t all, before;
     int failed = 0;
     fyt_workers_t *workers = calloc(1, sizeof *workers);
     if (!workers)
@@ -58,15 +57,12 @@ fy_status_t fyt_workers_create(int pieces, fyt_workers_t **out_workers)
     pthread_mutex_init(&workers->lock, NULL);
     pthread_cond_init(&workers->has_job, NULL);
     pthread_cond_init(&workers->is_done, NULL);
-    sigfillset(&all); /* signal handlers of the program must not run on these threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < pieces - 1 && !failed; i++) {
         workers->members[i].workers = workers;
         workers->members[i].piece = i + 1;
-        failed = pthread_create(&workers->members[i].thread, NULL, work, &workers->members[i]);
+        failed = fy__thread_start(&workers->members[i].thread, work, &workers->members[i]);
         if (!failed) workers->started++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {
         const int started = workers->started;
         fyt_workers_destroy(workers, 1);

@@ -5,33 +5,27 @@
 #include "trainer.h"
 
 #include <math.h>
-#include <time.h>
 
+#include "runtime/base/posix.h"
 #include "train/abi.h"
 #include "train/checkpoint.h"
 #include "train/model.h"
 
 /* ---- time and figures ---- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The clock of the steps stops during other work. */
 static void clock_stop(fyt_trainer_t *trainer)
 {
-    if (trainer->begin_ns) trainer->wall_ns += now_ns() - trainer->begin_ns;
+    if (trainer->begin_ns) trainer->wall_ns += fy__now_ns() - trainer->begin_ns;
     trainer->begin_ns = 0;
 }
 
-static void clock_start(fyt_trainer_t *trainer) { trainer->begin_ns = now_ns(); }
+static void clock_start(fyt_trainer_t *trainer) { trainer->begin_ns = fy__now_ns(); }
 
 static double samples_per_s(const fyt_trainer_t *trainer)
 {
-    const uint64_t ns = trainer->wall_ns + (trainer->begin_ns ? now_ns() - trainer->begin_ns : 0);
+    const uint64_t ns = trainer->wall_ns +
+                        (trainer->begin_ns ? fy__now_ns() - trainer->begin_ns : 0);
     return ns ? (double)trainer->samples * 1e9 / (double)ns : 0;
 }
 

@@ -5,12 +5,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <ferry/ledger.h>
@@ -109,17 +106,6 @@ static void *share(void *user)
     return NULL;
 }
 
-/* Signals are handled by the program's threads. */
-static int start_thread(void)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&thread, NULL, share, page);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 /* ---- begin and end ---- */
 
 /* Returns 0 or the errno. A file of that name is of an ended process that had this number. */
@@ -172,7 +158,7 @@ static void begin(void)
     int error = make_page();
     if (!error) {
         fy__notes_enable(true);
-        error = start_thread();
+        error = fy__thread_start(&thread, share, page);
         if (error) {
             fy__notes_enable(false);
             remove_page();

@@ -3,13 +3,13 @@
  * and uploading (prefetch_fill.c). */
 #include "transfer/prefetch.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <ferry/tensor.h>
 
 #include "runtime/base/abi_structs.h"
+#include "runtime/base/posix.h"
 #include "runtime/device/device.h"
 #include "runtime/record/recording.h"
 #include "runtime/tensor/tensor.h"
@@ -42,17 +42,6 @@ static fy_status_t make_rooms(fy_prefetch_t *prefetch, const fy_batch_spec_t *sp
             fy_tensor_keep(room->device[i]);
         }
     return FY_STATUS_OK;
-}
-
-/* Signals are handled by the program's threads; its handlers do not run on Ferry's threads. */
-static int start_thread(fy_prefetch_t *prefetch)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&prefetch->thread, NULL, fy__prefetch_run, prefetch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
 }
 
 static fy_status_t check_specs(size_t count, const fy_batch_spec_t *specs)
@@ -136,7 +125,9 @@ fy_status_t fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch
     pthread_mutex_init(&prefetch->lock, NULL);
     pthread_cond_init(&prefetch->changed, NULL);
     fy_status_t status = make_rooms(prefetch, specs);
-    const int failed = status == FY_STATUS_OK && prefetch->has_thread ? start_thread(prefetch) : 0;
+    const int failed = status == FY_STATUS_OK && prefetch->has_thread
+                           ? fy__thread_start(&prefetch->thread, fy__prefetch_run, prefetch)
+                           : 0;
     if (failed)
         status =
             FY_FAIL(OUT_OF_MEMORY,

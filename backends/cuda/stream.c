@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "runtime/base/posix.h"
+
 /* ---- streams ---- */
 
 /* Ferry: higher goes first, 0 is ordinary. CUDA: smaller goes first, and `least` (0) is
@@ -182,23 +184,16 @@ fy_status_t fy__cuda_event_query(void *handle, void *event, int *out_done)
     return status;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Asks again after 1, 2, 4, ... 256 us: the driver has no wait with a time limit. The context is
  * current. */
 static fy_status_t poll_until(fy__cuda_device_t *dev, fy__cuda_event_t *event, uint64_t timeout_ns)
 {
-    uint64_t began = now_ns(), pause_ns = 1000;
+    uint64_t began = fy__now_ns(), pause_ns = 1000;
     int done;
     for (;;) {
         FY_TRY(query(dev, event, &done));
         if (done) return FY_STATUS_OK;
-        uint64_t waited = now_ns() - began;
+        uint64_t waited = fy__now_ns() - began;
         if (waited >= timeout_ns)
             return FY__CUDA_FAIL(FY_STATUS_TIMEOUT,
                                  "work on cuda:%d is not done after %llu ns; it goes on",

@@ -1,11 +1,8 @@
 /* The callback thread. Start with `serve`. */
 #include "runtime/order/callback.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
@@ -100,12 +97,7 @@ static void wait_for_oldest(void)
 /* The lock is held. */
 static void pause_ns(uint64_t nanoseconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    const uint64_t ns = (uint64_t)until.tv_nsec + nanoseconds;
-    until.tv_sec += (time_t)(ns / 1000000000);
-    until.tv_nsec = (long)(ns % 1000000000);
-    pthread_cond_timedwait(&wake, &lock, &until);
+    fy__condition_wait(&wake, &lock, fy__now_ns() + nanoseconds);
 }
 
 static void *serve(void *unused)
@@ -150,16 +142,12 @@ static void *serve(void *unused)
  * ends with the thread running. */
 static void stop(void)
 {
-    struct timespec until;
     pthread_mutex_lock(&lock);
     if (is_started && !pthread_equal(pthread_self(), thread_id)) {
         is_stopping = true;
         pthread_cond_signal(&wake);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        const uint64_t ns = (uint64_t)until.tv_nsec + EXIT_PATIENCE_NS;
-        until.tv_sec += (time_t)(ns / 1000000000);
-        until.tv_nsec = (long)(ns % 1000000000);
-        while (!is_over && pthread_cond_timedwait(&over, &lock, &until) == 0) {}
+        const uint64_t until_ns = fy__now_ns() + EXIT_PATIENCE_NS;
+        while (!is_over && fy__condition_wait(&over, &lock, until_ns) == 0) {}
         if (is_over) {
             is_started = false;
             pthread_mutex_unlock(&lock);
@@ -172,12 +160,8 @@ static void stop(void)
 
 static void make_conditions(void)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&wake, &monotonic);
-    pthread_cond_init(&over, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    fy__condition_init(&wake);
+    fy__condition_init(&over);
 }
 
 /* The lock is held. */
@@ -189,12 +173,7 @@ static bool start(void)
     if (!is_set_up) make_conditions();
     is_set_up = true;
     if (!at_exit) at_exit = atexit(stop) == 0;
-    sigset_t all, before; /* signals are handled by the program's threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    is_started = pthread_create(&thread_id, NULL, serve, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return is_started;
+    return is_started = fy__thread_start(&thread_id, serve, NULL) == 0;
 }
 
 /* ---- for the rest of the runtime ---- */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/base/fail.h"
 #include "runtime/order/interrupt.h"
@@ -61,11 +60,6 @@ static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)
     fy__unlock(&lock);
 }
 
-static struct timespec at(uint64_t ns)
-{
-    return (struct timespec){ (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
-}
-
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static fy_status_t await(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns,
@@ -80,9 +74,8 @@ static fy_status_t await(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns,
     fy_status_t status = FY_STATUS_OK;
     fy__lock(&lock);
     while (status == FY_STATUS_OK && slot->seq == seq && slot->is_running) {
-        const struct timespec until = at(next_ns);
         const int code = next_ns == FY_FOREVER ? pthread_cond_wait(&finished, &lock)
-                                               : pthread_cond_timedwait(&finished, &lock, &until);
+                                               : fy__condition_wait(&finished, &lock, next_ns);
         if (code != ETIMEDOUT || slot->seq != seq || !slot->is_running) continue;
         fy__unlock(&lock);
         status = next_ns == end_ns ? FY_FAIL(TIMEOUT, "external work %llu is not finished",
@@ -175,13 +168,9 @@ static void mark(fy_external_t *external)
 static fy_status_t take_number(fy_external_t *external)
 {
     if (!timeline) {
-        pthread_condattr_t monotonic;
         FY_TRY(fy__stream_open_timeline(fy_device_host(), FY__READER_OTHER, "external", &functions,
                                         NULL, &timeline));
-        pthread_condattr_init(&monotonic);
-        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-        pthread_cond_init(&finished, &monotonic);
-        pthread_condattr_destroy(&monotonic);
+        fy__condition_init(&finished);
     }
     const uint64_t seq = atomic_load(&timeline->submitted) + 1;
     slot_t *slot = &slots[seq % SLOTS];
@@ -352,12 +341,6 @@ void fy__external_fork_child(void)
         if (slots[i].is_running) slots[i].record = FY__POISON_FORGOTTEN;
         slots[i].is_running = false;
     }
-    if (timeline) {
-        pthread_condattr_t monotonic;
-        pthread_condattr_init(&monotonic);
-        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-        pthread_cond_init(&finished, &monotonic);
-        pthread_condattr_destroy(&monotonic);
-    }
+    if (timeline) fy__condition_init(&finished);
     pthread_mutex_unlock(&lock);
 }

@@ -395,8 +395,8 @@ bool fy__point_reached(fy__point_t point) { return reached(point, false); }
 bool fy__point_peek(fy__point_t point) { return reached(point, true); }
 
 /* Blocks on an event that covers `seq`. */
-static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns,
-                        fy__wait_site_t site)
+static fy_status_t sync_to(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns,
+                           fy__wait_site_t site)
 {
     fy_device_t *device = stream->device;
     fy__stream_event_t *event = NULL;
@@ -446,7 +446,7 @@ fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site
     if (!stream) return FY_STATUS_OK;
     if (fy__stream_is_past(stream, seq)) return FY_STATUS_OK;
     if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
-    return sync(stream, seq, timeout_ns, site);
+    return sync_to(stream, seq, timeout_ns, site);
 }
 
 fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,17 +36,6 @@ static bool has_hooks; /* the hooks are on; false again when the recording ends 
 void fy__event_put(const fy__event_t *event) { (void)fy__event_ring_put(&ring, event); }
 
 /* ---- begin and end ---- */
-
-/* Signals are handled by the program's threads. */
-static int start_thread(fy__event_writer_t *writer)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&thread, NULL, fy__event_write, writer);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
 
 static void put_device(fy_device_t *device)
 {
@@ -97,7 +85,7 @@ static fy_status_t begin(const char *path)
     }
     writer->ring = &ring;
     writer->start_ns = fy__now_ns();
-    const int error = start_thread(writer);
+    const int error = fy__thread_start(&thread, fy__event_write, writer);
     if (error) {
         fy__event_ring_close(&ring);
         (void)fy__event_sink_close(&writer->sink);

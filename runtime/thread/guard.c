@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "runtime/base/fail.h"
 #include "runtime/record/event.h"
@@ -18,13 +17,6 @@ _Static_assert((int)FY__QUOTA_UPLOAD == (int)FY__UPLOAD &&
                    (int)FY__QUOTA_PEER == (int)FY__PEER &&
                    (int)FY__QUOTA_COLLECTIVE == (int)FY__COLLECTIVE,
                "a direction is its quota");
-
-uint64_t fy__now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- guard objects ---- */
 

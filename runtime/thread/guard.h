@@ -8,6 +8,7 @@
 #ifndef FERRY_RUNTIME_GUARD_H_
 #define FERRY_RUNTIME_GUARD_H_
 
+#include "runtime/base/posix.h"
 #include "runtime/thread/thread.h"
 
 typedef struct fy__guard {
@@ -102,8 +103,5 @@ fy_status_t fy__guard_take_memory(fy__thread_t *thread, uint64_t nbytes, const c
 void fy__guard_grow_memory(fy__guard_t *guards, uint64_t nbytes);
 /* Subtracts freed bytes; releases the reference. */
 void fy__guard_free_memory(fy__guard_t *guards, uint64_t nbytes);
-
-/* Monotonic host time. */
-uint64_t fy__now_ns(void);
 
 #endif
