@@ -1,13 +1,12 @@
 /* `ferry report FILE...`: a recorded run as one page for a browser: where the time went, the
  * timeline, the ledger, memory. Two files: a comparison. Not here: the page (page.h, page/), the
- * run (recording.h), sentences (summary.h). */
+ * run (recording.h), sentences (summary.c). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/cli/tool.h"
-#include "tools/report/recording_page.h"
-#include "tools/report/summary.h"
+#include "tools/report/recording.h"
 
 enum { FILES_MOST = 2, SLICES_MOST = 200000, SUMMARY = 600 };
 

@@ -1,7 +1,7 @@
 /* Writes the page of a report: its fixed parts, and between them one JSON document. The page loads
  * nothing, and its policy (Content-Security-Policy) permits only its own script and style, by
  * their hashes. In the document "<" is always written as an escape, so no text from a recording can
- * end the element that holds it. Not here: the document (recording_page.h). Next: page.c. */
+ * end the element that holds it. Not here: the document (recording_page.c). Next: page.c. */
 #ifndef FERRY_TOOLS_PAGE_H_
 #define FERRY_TOOLS_PAGE_H_
 

@@ -2,10 +2,58 @@
 #include "tools/report/recording.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "tools/advise/advice.h"
+#include "tools/advise/show.h"
 #include "tools/cli/tool.h"
+
+/* ---- the advisor's findings ---- */
+
+static fy_status_t take_findings(const facts_t *facts, findings_t *findings)
+{
+    advice_t advice;
+    size_t nbytes = 0;
+    json_t json = { .file = open_memstream(&findings->json, &nbytes) };
+    if (!json.file) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the findings");
+    advice_create(facts, NULL, &advice);
+    findings->count = advice.nfindings;
+    snprintf(findings->step_path, sizeof findings->step_path, "%s", facts->program->step_path);
+    findings->total_ns = facts->end_ns - facts->begin_ns;
+    for (size_t i = 0; i < advice.nfindings; i++)
+        if (findings->saving_ns < advice.findings[i].saving_ns)
+            findings->saving_ns = advice.findings[i].saving_ns;
+    json_begin_object(&json, NULL);
+    show_findings(&json, &advice);
+    json_end(&json);
+    advice_free(&advice);
+    return tool_close_text(json.file, &findings->json)
+               ? FY_STATUS_OK
+               : TOOL_FAIL(OUT_OF_MEMORY, "no memory for the findings");
+}
+
+/* Reads the recording once more: the advisor needs the whole program in memory. */
+static fy_status_t read_findings(const char *path, findings_t *out_findings)
+{
+    struct stat about;
+    program_t program;
+    facts_t facts;
+    *out_findings = (findings_t){ .count = 0 };
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) return FY_STATUS_OK;
+    fy_status_t status = program_read(path, &program);
+    if (status == FY_STATUS_OK) {
+        facts_create(&program, &facts);
+        status = take_findings(&facts, out_findings);
+        facts_free(&facts);
+    }
+    program_free(&program);
+    return status;
+}
+
+/* ---- one pass over the file ---- */
 
 typedef struct reading {
     recording_t *run;
@@ -111,7 +159,7 @@ fy_status_t recording_read(recording_t *run, const char *path, size_t most)
     slices_finish(&run->slices);
     event_totals_sort(&run->totals);
     shares_find(&run->slices, run->clock == TRACKS_MODEL, &run->shares);
-    if (status == FY_STATUS_OK) status = findings_read(path, &run->findings);
+    if (status == FY_STATUS_OK) status = read_findings(path, &run->findings);
     scope_times_find(&run->slices, &run->shares, run->findings.step_path, &run->times);
     run->thin = thin_slices(&run->slices, &run->times, most);
     return status;
@@ -136,7 +184,7 @@ void recording_free(recording_t *run)
     blocks_free(&run->blocks);
     shares_free(&run->shares);
     scope_times_free(&run->times);
-    findings_free(&run->findings);
+    free(run->findings.json);
     free(run->header);
     free(run->devices);
     *run = (recording_t){ .file = NULL };

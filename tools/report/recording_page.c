@@ -1,6 +1,6 @@
 /* Slices are written as columns; a column whose values are all the default is left out. Starts are
  * differences, because they are the longest numbers. */
-#include "tools/report/recording_page.h"
+#include "tools/report/recording.h"
 
 #include <stdlib.h>
 #include <string.h>

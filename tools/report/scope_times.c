@@ -1,5 +1,5 @@
 /* Adds up the slices of scopes. */
-#include "tools/report/scope_times.h"
+#include "tools/report/shares.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,8 @@
 #ifndef FERRY_TOOLS_SHARES_H_
 #define FERRY_TOOLS_SHARES_H_
 
+#include <stdbool.h>
+
 #include "tools/report/slices.h"
 
 /* The order is that of `shares` in page/run.js. */
@@ -42,5 +44,25 @@ void shares_find(const slices_t *slices, bool is_model, shares_t *out_shares);
 /* Adds the shares from `begin_ns` to `end_ns`. */
 void shares_add(const shares_t *shares, uint64_t begin_ns, uint64_t end_ns, uint64_t sums[SHARES]);
 void shares_free(shares_t *shares);
+
+/* ---- scope_times.c: the time of each scope path on the host's clock, with its shares ---- */
+
+typedef struct scope_time {
+    uint64_t count, total_ns, first_ns, last_ns; /* first begin, last end */
+    uint64_t sums[SHARES];
+} scope_time_t;
+
+typedef struct scope_times {
+    scope_time_t *by_text; /* by the number of the path's text */
+    size_t ntexts;
+    bool has_step;        /* false: the run has no steps */
+    uint32_t step;        /* its path, a text */
+    uint64_t step_end_ns; /* of the last step, with what its requests take on devices */
+} scope_times_t;
+
+/* step_path: of the steps; "": there are none. */
+void scope_times_find(const slices_t *slices, const shares_t *shares, const char *step_path,
+                      scope_times_t *out_times);
+void scope_times_free(scope_times_t *times);
 
 #endif

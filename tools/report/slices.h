@@ -1,6 +1,6 @@
 /* The slices and arrows of a timeline in memory, by lane: what tools/timeline makes of events, for
  * `ferry report`. A track has one lane for its calls or requests and one for each depth of scopes.
- * Not here: what becomes a slice (tools/timeline/tracks.h), leaving some out (thin.h).
+ * Not here: what becomes a slice (tools/timeline/tracks.h), leaving some out (recording.h).
  * Next: slices.c. */
 #ifndef FERRY_TOOLS_SLICES_H_
 #define FERRY_TOOLS_SLICES_H_

@@ -1,5 +1,5 @@
 /* Sentences: the largest shares of the time, those of 1 % or more. */
-#include "tools/report/summary.h"
+#include "tools/report/recording.h"
 
 #include <inttypes.h>
 #include <math.h>

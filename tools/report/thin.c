@@ -1,6 +1,6 @@
 /* Three eighths of the slices may stay before the merged part and as many behind it; the rest is
  * for merged ones. */
-#include "tools/report/thin.h"
+#include "tools/report/recording.h"
 
 #include <stdlib.h>
 #include <string.h>

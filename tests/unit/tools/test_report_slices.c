@@ -2,7 +2,7 @@
  * sums of all; shares of an interval add up to its length. */
 
 #include "tests/support/test.h"
-#include "tools/report/thin.h"
+#include "tools/report/recording.h"
 #include "tools/timeline/tracks.h"
 
 enum { STEPS = 1000, OPS = 9, MOST = 1000 };
