@@ -28,7 +28,7 @@ typedef struct finding {
     uint64_t rest_ns; /* time of requests that the fix leaves, or makes */
     uint64_t idle_ns; /* the device stood idle because of the costs */
     uint64_t saving_ns;
-    bool has_measured; /* prove.h: the saving that an execution without the waste shows */
+    bool has_measured; /* prove.c: the saving that an execution without the waste shows */
     int64_t measured_ns;
     bool has_limit; /* the saving is less than idle_ns, because of `limit` */
     facts_engine_t limit;
@@ -44,7 +44,7 @@ typedef struct advice {
     finding_t *findings;
     size_t nfindings, first; /* first: of the rule that runs */
     const struct rule *rule;
-    bool has_together; /* prove.h: what an execution without the waste of all findings saves */
+    bool has_together; /* prove.c: what an execution without the waste of all findings saves */
     int64_t together_ns;
 } advice_t;
 
@@ -80,5 +80,13 @@ static inline bool advice_is_free(const advice_t *advice, uint32_t event)
 uint32_t advice_prompt_wait(const facts_t *facts, uint32_t request);
 /* The `sync` of that wait and its `arrived` are costs of the finding. */
 void advice_charge_wait(advice_t *advice, finding_t *finding, uint32_t wait);
+
+/* ---- prove.c: savings, measured by an execution on the simulator's clock without the waste of a
+ * finding ---- */
+
+/* Sets has_measured and measured_ns of each finding whose rule has a change, and together_ns: what
+ * all changes save at once, so savings that overlap are counted once. Fails:
+ * INVALID_ARGUMENT (the run has no model clock). */
+fy_status_t prove(advice_t *advice);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "tools/advise/advise.h"
-#include "tools/advise/prove.h"
+#include "tools/advise/advice.h"
 #include "tools/advise/rules.h"
 #include "tools/advise/show.h"
 #include "tools/cli/tool.h"

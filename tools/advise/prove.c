@@ -1,5 +1,5 @@
 /* Each finding is a change of the recorded program (tools/program/change.h). */
-#include "tools/advise/prove.h"
+#include "tools/advise/advice.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tools/bench/bench.h"
-#include "tools/bench/peer_alloc.h"
+#include "tools/bench/peers.h"
 
 enum {
     MAX_ALLOCATORS = PEER_ALLOC_MAX + 3,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "tools/bench/bench.h"
-#include "tools/bench/peer_gemm.h"
+#include "tools/bench/peers.h"
 
 enum { CASE_COUNT = 9, PAIR_COUNT = 6 };
 

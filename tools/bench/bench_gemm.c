@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "tools/bench/bench.h"
-#include "tools/bench/peer_gemm.h"
+#include "tools/bench/peers.h"
 
 enum { MAX_SIZES = 10, SEED = 1 };
 

@@ -1,7 +1,7 @@
 /* Finds the peers. A program that carries jemalloc has jemalloc's malloc, so glibc's is asked for
  * from libc itself, and believed only if it lies there; mimalloc comes by dlopen, local, so nothing
  * else is bound to it. */
-#include "tools/bench/peer_alloc.h"
+#include "tools/bench/peers.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * (backends/cuda/driver.h). Types are those of the driver's C interface, written out: results and
  * devices are int, contexts, streams and events are pointers. */
 #include "runtime/base/environment.h"
-#include "tools/bench/peer_copy.h"
+#include "tools/bench/peers.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Looks up dnnl_sgemm, whose signature oneDNN 2 and 3 share (row-major, status 0 is success). */
-#include "tools/bench/peer_gemm.h"
+#include "tools/bench/peers.h"
 
 #include <dlfcn.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/bench/peer_copy.h"
+#include "tools/bench/peers.h"
 #include "tools/calibrate/cal.h"
 
 enum {

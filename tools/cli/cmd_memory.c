@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cli/memory_pytorch.h"
 #include "tools/cli/snapshot_file.h"
 #include "tools/cli/tool.h"
 

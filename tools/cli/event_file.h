@@ -41,7 +41,7 @@ typedef struct event {
 const char *event_parse(char *line, event_t *out_event);
 
 /* "" and 0 if there is no such key. The keys of an op's signature are its keys too. A call site is
- * a text, also where the file has its number; so are names of tensors (event_names.h). */
+ * a text, also where the file has its number; so are names of tensors (event_file.c). */
 const char *event_text(const event_t *event, const char *key);
 uint64_t event_whole(const event_t *event, const char *key);
 /* Is the key absent, or a whole number from 0 to `most` < 2^63? If not, *out_count is 0. */

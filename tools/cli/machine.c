@@ -1,5 +1,5 @@
 /* Reads /proc and /sys; figures that they do not have are unknown. */
-#include "tools/cli/machine.h"
+#include "tools/cli/tool.h"
 
 #include <math.h>
 #include <stdlib.h>

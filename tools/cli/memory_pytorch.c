@@ -2,7 +2,7 @@
  * torch/csrc/cuda/memory_snapshot.cpp): for each device its trace, and the segments at the end.
  * Each pool is a device. Addresses are made up: segment N begins at N * 2^38. A freed block counts
  * as free at once, also while requests may still use it. */
-#include "tools/cli/memory_pytorch.h"
+#include "tools/cli/snapshot_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Statistics of repeated measurements: how many rounds, their median, quartiles and the interval of
  * the median, with the same names in every table and document.
- * Not here: clocks (measure.c), the state of the machine (machine.h). Next: stats.c. */
+ * Not here: clocks (measure.c), the state of the machine (machine.c). Next: stats.c. */
 #ifndef FERRY_TOOLS_STATS_H_
 #define FERRY_TOOLS_STATS_H_
 

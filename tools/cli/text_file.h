@@ -11,7 +11,6 @@
 #include <ferry/status.h>
 
 #include "runtime/base/input.h"
-#include "tools/cli/unzip.h"
 
 /* All of a text, from malloc, zero-terminated. `what` it should be is named in failures; `begins`:
  * what its first character that is no blank may be.
@@ -25,9 +24,9 @@ enum { TEXT_LINE_MOST_NBYTES = 1 << 20 };
 
 typedef struct text_lines {
     fy__input_t input;
-    unzip_t *unzip;   /* NULL: the file is not compressed */
-    bool is_begun;    /* that is known */
-    const char *what; /* the file should be, for failures */
+    struct unzip *unzip; /* NULL: the file is not compressed */
+    bool is_begun;       /* that is known */
+    const char *what;    /* the file should be, for failures */
     /* TEXT_LINE_MOST_NBYTES of the file, of which [begin, end) are still to be handed out */
     char *bytes;
     size_t begin, end;

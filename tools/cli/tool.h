@@ -8,7 +8,6 @@
 #include <ferry/ferry.h>
 
 #include "tools/cli/json.h"
-#include "tools/cli/machine.h"
 #include "tools/cli/options.h"
 #include "tools/cli/plot.h"
 #include "tools/cli/sheet.h"
@@ -64,6 +63,22 @@ int bench_train(int argc, char **argv);
  * experiment"). */
 int run_command(const char *prefix, const char *summary, const command_t *list, size_t count,
                 int argc, char **argv);
+
+/* ---- machine.c: state of the machine that times depend on ---- */
+
+typedef struct machine {
+    int cores;         /* online */
+    double load;       /* runnable processes, mean of the last minute; NaN: not known */
+    char governor[32]; /* of the first core's frequency; empty: not known */
+} machine_t;
+
+void machine_read(machine_t *out);
+/* "2 cores, load 0.52, governor performance" */
+void machine_print(const machine_t *machine, FILE *file);
+/* The object "machine". */
+void machine_json(const machine_t *machine, json_t *json);
+
+/* ---- session.c: texts and files ---- */
 
 /* For fy_log_set: warnings and errors go to standard error. */
 void tool_log(void *user, fy_log_level_t level, const char *text);

@@ -3,8 +3,8 @@
  * driver's own copy, past Ferry; `staged` goes through the ring, from memory of any kind; `loop` is
  * many small transfers one after another, `coalesced` the same in one call.
  * Not here: overlap (exp_link_overlap.c). How to read it: docs/experiments.md. */
-#include "tools/bench/peer_copy.h"
-#include "tools/experiments/exp_link.h"
+#include "tools/bench/peers.h"
+#include "tools/experiments/parts.h"
 
 #include <math.h>
 #include <stdlib.h>

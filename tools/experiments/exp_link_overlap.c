@@ -5,7 +5,7 @@
  * by the tensors that they use.
  * Not here: sizes and modes of single transfers (exp_link.c). How to read it:
  * docs/experiments.md. */
-#include "tools/experiments/exp_link.h"
+#include "tools/experiments/parts.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * 100 and 10. The data set is uploaded once, permutations are made on the device, and only recorded
  * losses are downloaded.
  * Not here: the training (exp_minibatch_train.c). How to read it: docs/experiments.md. */
-#include "tools/experiments/exp_minibatch.h"
+#include "tools/experiments/parts.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * data resident on the device.
  * Not here: options and reporting (exp_minibatch.c), where the data come from (airfoil.c). */
 #include "tools/cli/plan_models.h"
-#include "tools/experiments/exp_minibatch.h"
+#include "tools/experiments/parts.h"
 
 #include <math.h>
 #include <stdio.h>

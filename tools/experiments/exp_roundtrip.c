@@ -3,7 +3,7 @@
  * whose guard refuses any transfer and any sync.
  * Not here: the sweep's crossover and figures (exp_roundtrip_sweep.c). How to read it:
  * docs/experiments.md. */
-#include "tools/experiments/exp_roundtrip.h"
+#include "tools/experiments/parts.h"
 
 #include <math.h>
 

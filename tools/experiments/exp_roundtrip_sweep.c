@@ -1,7 +1,7 @@
 /* The roundtrip experiment over sizes: from which size on is the device faster than the host,
  * resident and with copies?
  * On a simulated device the model clock decides, so the answer is the same in every run. */
-#include "tools/experiments/exp_roundtrip.h"
+#include "tools/experiments/parts.h"
 
 #include <math.h>
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tools/experiments/exp_speedups.h"
-#include "tools/network/buckets.h"
+#include "tools/network/overlap.h"
 
 /* DEVICE: the number of the first one, so that the session's own device is none of them. */
 enum { DEVICES = 4, DEVICE = 8, BATCH = 256, PARTS = 4, STEPS = 2, MOST_PARAMS = 16 };

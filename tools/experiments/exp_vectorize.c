@@ -2,7 +2,7 @@
  * column blocks; through the dispatcher and as bare oneDNN calls. The work is the same, the number
  * of requests is not.
  * Not here: the bare call (peer_gemm.c). How to read it: docs/experiments.md. */
-#include "tools/bench/peer_gemm.h"
+#include "tools/bench/peers.h"
 #include "tools/cli/plan_models.h"
 #include "tools/cli/tool.h"
 

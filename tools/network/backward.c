@@ -1,8 +1,8 @@
-/* When gradients are complete; see backward.h. Ops of the backward that write into the block of
+/* When gradients are complete; see overlap.h. Ops of the backward that write into the block of
  * gradients are found by its storage. Which parameter an op writes follows from the shape: of
  * several writes of one shape the last ones count, one for each parameter of that shape (a tied
  * parameter has two). Not here: event files (tools/cli/event_file.h). */
-#include "tools/network/backward.h"
+#include "tools/network/overlap.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

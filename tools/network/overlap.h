@@ -6,12 +6,60 @@
  * training trillion parameter models", 2020): each bucket is reduce-scattered, each rank updates
  * its parts, the parameters are gathered after the update. The update's time is that of all
  * parameters: an upper bound.
- * Not here: times of gradients (backward.h), of collectives (network.h). Next: overlap.c. */
+ * Not here: times of collectives (network.h). Next: overlap.c. */
 #ifndef FERRY_TOOLS_OVERLAP_H_
 #define FERRY_TOOLS_OVERLAP_H_
 
-#include "tools/network/backward.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/cli/plan_models.h"
 #include "tools/network/network.h"
+
+/* ---- backward.c: when a training step completes each gradient, on the model clock of its plan:
+ * read from the events of the planned step ---- */
+
+/* A gradient. nbytes: in the model's block, with the gap behind it. */
+typedef struct arrival {
+    uint64_t ns, nbytes; /* ns: from the begin of the step */
+} arrival_t;
+
+typedef struct backward {
+    arrival_t *arrivals; /* in the order of the backward */
+    size_t count;
+    uint64_t backward_ns, step_ns;   /* from the begin of the step to the end of each */
+    uint64_t nbytes, element_nbytes; /* of all gradients; of one element */
+    /* Optimizer state that has an element for each element of the gradients: tensors, their bytes
+     * as allocated, and the sum of their element sizes */
+    size_t nstates;
+    uint64_t state_nbytes, state_element_nbytes;
+} backward_t;
+
+/* Plans the training step of a model, as fy_plan_step does, and records it in a file in /tmp, which
+ * it removes. `options` may be NULL. Free *out_backward, also after a failure.
+ * Fails: as fy_plan_step, BUSY (a recording is running), IO. */
+fy_status_t backward_plan(const char *device, plan_request_t *request, int64_t batch,
+                          const fy_plan_options_t *options, fy_plan_t *out_plan,
+                          backward_t *out_backward);
+void backward_free(backward_t *backward);
+
+/* ---- gradient buckets, as of PyTorch's DistributedDataParallel (Li et al., "PyTorch Distributed",
+ * VLDB 2020): the first is small, so that its sum starts early; so is the last one, whose sum
+ * nothing can hide ---- */
+
+#define BUCKET_FIRST_NBYTES (1ull << 20)
+#define BUCKET_NBYTES       (25ull << 20)
+#define BUCKET_LAST_NBYTES  (256ull << 10)
+
+/* `nbytes` are the sizes of `count` gradients, in the order in which they are complete. A bucket
+ * ends with the gradient that brings it to `first` bytes (the first bucket) or `most` bytes; the
+ * last one with the last gradient. The last gradients of together at most `last` bytes have a
+ * separate bucket, if there are others. out_end[b]: the number of gradients up to the end of bucket
+ * b; it has room for `count`. Returns the number of buckets. */
+size_t buckets_cut(size_t count, const uint64_t *nbytes, uint64_t first, uint64_t most,
+                   uint64_t last, size_t *out_end);
+
+/* ---- overlap.c ---- */
 
 /* Elements: parts of a bucket, one for each rank, are multiples; the last ones may be shorter. */
 enum { OVERLAP_PART = 32 };

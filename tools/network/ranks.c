@@ -4,8 +4,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "tools/network/buckets.h"
-
 static bool read_net(const char *command, const char *option, const char *text,
                      fy__sim_network_t *out)
 {

@@ -7,7 +7,7 @@
 
 #include "tools/cli/tool.h"
 #include "tools/program/change.h"
-#include "tools/program/sweep.h"
+#include "tools/program/predict.h"
 
 enum { RECORDED, ALL };
 

@@ -3,6 +3,7 @@
 #ifndef FERRY_TOOLS_PREDICT_H_
 #define FERRY_TOOLS_PREDICT_H_
 
+#include "tools/cli/plot.h"
 #include "tools/program/schedule.h"
 
 /* What a compute engine without work waited for; X(name, key, heading). */
@@ -42,5 +43,15 @@ fy_status_t predict_machines(const program_t *program, const char *profile,
                              figures_t **out_machines);
 /* The most bytes of device memory (pools "sim:0") that were allocated at once, of one device. */
 uint64_t predict_peak(const program_t *program);
+
+/* ---- sweep.c: step time over link rate and latency; the same schedule,
+ * executed on many figures ---- */
+
+typedef enum sweep_axes { SWEEP_NONE, SWEEP_LINK, SWEEP_LATENCY, SWEEP_BOTH } sweep_axes_t;
+
+/* One row for each pair of values: page-locked rates from 3 to 104 GB/s, latencies from half to
+ * eight times that of `machines`. An axis that is not swept keeps its figure. Destroy the sheet. */
+sheet_t *sweep_run(const schedule_t *schedule, const figures_t *machines, sweep_axes_t axes,
+                   const char *plot_path, fy_status_t *out_status);
 
 #endif

@@ -1,5 +1,5 @@
 /* Each pair of values is one execution of the schedule. */
-#include "tools/program/sweep.h"
+#include "tools/program/predict.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* `ferry replay FILE...`: what recorded allocations would take under Ferry's policy with other
  * settings or a limit, and under those of peers; on plain numbers, no device is opened. Not here:
- * reading (trace.h), policies (peer_pools.h). */
+ * reading (trace.h), policies (peer_pools.c). */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Blocks of plain numbers for peers' policies: segments that are cut and joined again, free blocks
  * in a tree by size. A baseline to compare Ferry with, so it shares no code with Ferry's own
- * allocator. Not here: any policy (peer_pools.h). Next: peer_heap.c. */
+ * allocator. Not here: any policy (replay.h). Next: peer_heap.c. */
 #ifndef FERRY_TOOLS_PEER_HEAP_H_
 #define FERRY_TOOLS_PEER_HEAP_H_
 

@@ -8,7 +8,7 @@
 
 #include "tools/cli/tool.h"
 #include "tools/replay/peer_heap.h"
-#include "tools/replay/peer_pools.h"
+#include "tools/replay/replay.h"
 
 static const uint64_t slab_nbytes = 64u << 20, page_nbytes = 4096;
 enum { SMALL_MAX = 14336, CLASSES = 64 };

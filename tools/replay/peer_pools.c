@@ -1,7 +1,7 @@
 /* The table of policies; Ferry's, by fy_pool_*; and rounding up to powers of two without cutting,
  * which is PyTorch's for pinned memory (aten/src/ATen/core/CachingHostAllocator.h: a block is
  * rounded up to a power of two, and kept for requests of that very size). */
-#include "tools/replay/peer_pools.h"
+#include "tools/replay/replay.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 
 #include "tools/cli/tool.h"
 #include "tools/replay/peer_heap.h"
-#include "tools/replay/peer_pools.h"
+#include "tools/replay/replay.h"
 
 static const uint64_t mib = 1u << 20, step_nbytes = 512, small_nbytes = 1u << 20,
                       near_nbytes = 20u << 20;

@@ -1,7 +1,7 @@
-/* Gradient buckets (tools/network/buckets.h): where each ends. */
+/* Gradient buckets (tools/network/overlap.h): where each ends. */
 
 #include "tests/support/test.h"
-#include "tools/network/buckets.h"
+#include "tools/network/overlap.h"
 
 TS_TEST(a_bucket_ends_with_the_gradient_that_fills_it)
 {

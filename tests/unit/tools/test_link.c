@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "tests/support/harness.h"
-#include "tools/experiments/exp_link.h"
+#include "tools/experiments/parts.h"
 
 #define PLAN "sim:0?profile=h200&numerics=off" /* the same clock, without computing */
 
