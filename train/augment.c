@@ -1,7 +1,7 @@
 /* A pixel of the result is found in the padded image, then in the resized one, and computed from
  * pixels of the sample: there is no image in between, so nothing is allocated.
  * Not here: which sample is where in a batch (loader_stream.c). */
-#include "augment.h"
+#include "loader.h"
 
 #include <string.h>
 

@@ -37,7 +37,7 @@ static int read_name(const char *name, int64_t *out_step, const char **out_rest)
     return 1;
 }
 
-/* ".4711-0.tmp" (replace.c) */
+/* ".4711-0.tmp" (runtime/base/replace.c) */
 static int is_left_over(const char *rest)
 {
     long process;

@@ -1,15 +1,15 @@
 /* Data sets as files that dataset_idx.c and dataset_cifar10.c read: each is written to a temporary
- * file and renamed, so that no reader sees an incomplete one (replace.c). Not here: reading. */
+ * file and renamed, so that no reader sees an incomplete one (fail.h). Not here: reading. */
 #include "dataset.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "replace.h"
+#include "train/fail.h"
 
 /* A file being written, in pieces larger than samples. The first failure is kept. */
 typedef struct part {
-    fyt_replace_t file;
+    fy__replace_t file;
     int is_begun;
     fy_status_t status;
     size_t used;
@@ -57,7 +57,7 @@ static void part_end(part_t *part, fy_status_t *status)
     if (part->is_begun && *status == FY_STATUS_OK)
         *status = fyt_replace_commit(&part->file);
     else if (part->is_begun)
-        fyt_replace_abort(&part->file);
+        fy__replace_abort(&part->file);
     free(part);
 }
 

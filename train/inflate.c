@@ -2,7 +2,7 @@
  * bytes than its reader has requested, and a large one takes no more memory than a small one.
  * Not here: the meaning of the bytes (dataset_idx.c, dataset_cifar10.c).
  * Source of the format: RFC 1952; zlib's manual for its calls. */
-#include "inflate.h"
+#include "dataset.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Reads and writes .npy files. Not here: the header (npy_header.c), how a file is replaced
- * (replace.c). See include/ferry/train/npy.h. */
+ * (runtime/base/replace.c). See include/ferry/train/npy.h. */
 #include "train/npy.h"
 
 #include <inttypes.h>
@@ -10,7 +10,6 @@
 
 #include "runtime/base/input.h"
 #include "train/fail.h"
-#include "train/replace.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "data is read and written without a conversion");
@@ -177,12 +176,12 @@ static fy_status_t find_bytes(fy_tensor_t *tensor, const fy_tensor_info_t *info,
 static fy_status_t write_file(const char *path, const char *header, size_t header_nbytes,
                               const void *data, uint64_t nbytes)
 {
-    fyt_replace_t file;
+    fy__replace_t file;
     FY_TRY(fyt_replace_begin(&file, path));
     fy_status_t status = fyt_replace_write(&file, header, header_nbytes);
     if (status == FY_STATUS_OK) status = fyt_replace_write(&file, data, (size_t)nbytes);
     if (status == FY_STATUS_OK) return fyt_replace_commit(&file);
-    fyt_replace_abort(&file);
+    fy__replace_abort(&file);
     return status;
 }
 

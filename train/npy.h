@@ -1,9 +1,10 @@
-/* Internals of .npy files: the header, read, checked and written. Shared by the files npy*.c and
- * their tests. Not public. See npy_header.c. */
+/* Internals of .npy and .npz files: the header, read, checked and written. Shared by the files
+ * npy*.c, npz*.c and their tests. Not public. See npy_header.c. */
 #ifndef FERRY_TRAIN_NPY_INTERNAL_H_
 #define FERRY_TRAIN_NPY_INTERNAL_H_
 
 #include <ferry/train/npy.h>
+#include <ferry/train/npz.h>
 
 /* Longest text of a header; NumPy writes less than 400 bytes for 8 axes. */
 #define FYT_NPY_MOST_NBYTES (1u << 16)
@@ -45,5 +46,25 @@ fy_status_t fyt_npy_prepare(const char *call, fy_tensor_t *tensor, fyt_npy_bytes
 uint64_t fyt_find_wrong_bool(fy_dtype_t dtype, const void *data, uint64_t nbytes);
 /* Fails: BAD_VALUE (`data` of bools has a byte that is neither 0 nor 1). */
 fy_status_t fyt_check_bools(const char *call, fy_dtype_t dtype, const void *data, uint64_t nbytes);
+
+/* ---- npz.c, npz_write.c: numbers of the ZIP format. Source: PKWARE's APPNOTE 6.3 ---- */
+
+enum {
+    FYT_ZIP_LOCAL = 30, /* bytes of the fixed parts */
+    FYT_ZIP_CENTRAL = 46,
+    FYT_ZIP_END = 22,
+    FYT_ZIP_END64 = 56,
+    FYT_ZIP_LOCATOR = 20,
+    FYT_ZIP_UTF8 = 0x800, /* flag: the name is UTF-8 */
+    FYT_ZIP64 = 1         /* kind of an extra field with 8-byte sizes */
+};
+#define FYT_ZIP_LOCAL_MAGIC   0x04034b50u
+#define FYT_ZIP_CENTRAL_MAGIC 0x02014b50u
+#define FYT_ZIP_END_MAGIC     0x06054b50u
+#define FYT_ZIP_END64_MAGIC   0x06064b50u
+#define FYT_ZIP_LOCATOR_MAGIC 0x07064b50u
+
+/* Sorts `names`; returns one that occurs twice, or NULL. */
+const char *fyt_npz_find_twice(const char **names, size_t count);
 
 #endif

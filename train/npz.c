@@ -2,21 +2,17 @@
  * used: members lie one after another, from the first byte to the directory. So no two overlap, and
  * an array is never larger than its bytes can give. Data is read with pread.
  * Not here: writing (npz_write.c), the arrays (npy.c). See include/ferry/train/npz.h. */
-#include "train/npz.h"
+#include "train/npy.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include "runtime/base/c_locale.h"
 #include "runtime/base/input.h"
 #include "runtime/base/json.h"
 #include "train/fail.h"
-#include "train/npy.h"
 
 enum { STORED = 0, DEFLATED = 8, LEVEL_FLAGS = 6 };
 #define DEFLATE_BEST_RATIO 1032        /* zlib's technical notes: 258 bytes from two bits */
@@ -47,19 +43,7 @@ static uint64_t number(const unsigned char *at, int nbytes)
 
 static fy_status_t read_at(const fy_npz_t *file, void *to, uint64_t nbytes, uint64_t offset)
 {
-    char *at = to;
-    while (nbytes) {
-        const ssize_t n = pread(file->input.fd, at, nbytes, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return FYT_FAIL(IO, "cannot read %s: %s", file->path, fy__strerror(errno));
-        if (!n)
-            return FYT_FAIL(IO, "%s ends at byte %" PRIu64 ": it was shortened", file->path,
-                            offset);
-        at += n;
-        offset += (uint64_t)n;
-        nbytes -= (uint64_t)n;
-    }
-    return FY_STATUS_OK;
+    return fyt_read_at(file->path, file->input.fd, to, nbytes, offset);
 }
 
 /* ---- the end of the archive ---- */

@@ -1,7 +1,7 @@
 /* Writes .npz archives with the bytes of numpy.savez: members are stored, dated 1980-01-01, and
  * have a zip64 field, as Python's zipfile does with force_zip64. Not here: reading (npz.c), the
  * arrays (npy.c). See include/ferry/train/npz.h. */
-#include "train/npz.h"
+#include "train/npy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,6 @@
 
 #include "runtime/base/json.h"
 #include "train/fail.h"
-#include "train/npy.h"
-#include "train/replace.h"
 
 enum { NAME_MOST = 65531, ENTRIES_MOST = 65535, VERSION_ZIP64 = 45, UNIX = 3, DATE_1980 = 33 };
 /* zipfile's limits for its older, shorter fields */
@@ -38,13 +36,13 @@ static char *put_common(char *at, const member_t *member)
     return put(at, member->crc, 4);
 }
 
-static fy_status_t write_name(fyt_replace_t *file, const char *name)
+static fy_status_t write_name(fy__replace_t *file, const char *name)
 {
     FY_TRY(fyt_replace_write(file, name, strlen(name)));
     return fyt_replace_write(file, ".npy", 4);
 }
 
-static fy_status_t write_member(fyt_replace_t *file, const fy_npz_entry_t *entry, member_t *member)
+static fy_status_t write_member(fy__replace_t *file, const fy_npz_entry_t *entry, member_t *member)
 {
     char head[FYT_ZIP_LOCAL], extra[20], *at = head;
     fyt_npy_bytes_t bytes;
@@ -72,7 +70,7 @@ static fy_status_t write_member(fyt_replace_t *file, const fy_npz_entry_t *entry
 }
 
 /* One line of the directory; *out_nbytes of it. */
-static fy_status_t write_central(fyt_replace_t *file, const char *name, const member_t *member,
+static fy_status_t write_central(fy__replace_t *file, const char *name, const member_t *member,
                                  uint64_t *out_nbytes)
 {
     char head[FYT_ZIP_CENTRAL], extra[4 + 3 * 8], *at = head, *end = extra + 4;
@@ -97,7 +95,7 @@ static fy_status_t write_central(fyt_replace_t *file, const char *name, const me
     return fyt_replace_write(file, extra, extra_nbytes);
 }
 
-static fy_status_t write_end(fyt_replace_t *file, uint64_t count, uint64_t offset, uint64_t nbytes)
+static fy_status_t write_end(fy__replace_t *file, uint64_t count, uint64_t offset, uint64_t nbytes)
 {
     char end64[FYT_ZIP_END64 + FYT_ZIP_LOCATOR], end[FYT_ZIP_END], *at = end64;
     if (offset > ZIP64_LIMIT || nbytes > ZIP64_LIMIT) {
@@ -119,7 +117,7 @@ static fy_status_t write_end(fyt_replace_t *file, uint64_t count, uint64_t offse
     return fyt_replace_write(file, end, sizeof end);
 }
 
-static fy_status_t write_all(fyt_replace_t *file, size_t count, const fy_npz_entry_t *entries,
+static fy_status_t write_all(fy__replace_t *file, size_t count, const fy_npz_entry_t *entries,
                              member_t *members)
 {
     uint64_t offset = 0, directory = 0, nbytes;
@@ -163,7 +161,7 @@ static fy_status_t check(size_t count, const fy_npz_entry_t *entries, member_t *
 
 fy_status_t fy_npz_write(const char *path, size_t count, const fy_npz_entry_t *entries)
 {
-    fyt_replace_t file;
+    fy__replace_t file;
     if (!path || (count && !entries))
         return FYT_FAIL(INVALID_ARGUMENT, "npz_write: %s is NULL", path ? "entries" : "path");
     if (count > ENTRIES_MOST)
@@ -178,7 +176,7 @@ fy_status_t fy_npz_write(const char *path, size_t count, const fy_npz_entry_t *e
         if (status == FY_STATUS_OK)
             status = fyt_replace_commit(&file);
         else
-            fyt_replace_abort(&file);
+            fy__replace_abort(&file);
     }
     free(members);
     return status;

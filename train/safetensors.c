@@ -31,30 +31,13 @@ struct fy_safetensors {
     fyt_header_t header;
 };
 
-static fy_status_t read_at(const char *path, int fd, void *data, size_t nbytes, uint64_t offset)
-{
-    char *to = data;
-    while (nbytes) {
-        const ssize_t n = pread(fd, to, nbytes, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return FYT_FAIL(IO, "cannot read %s: %s", path, fy__strerror(errno));
-        if (n == 0)
-            return FYT_FAIL(IO, "%s ends at byte %llu: it has been shortened since it was opened",
-                            path, (unsigned long long)offset);
-        to += n;
-        offset += (uint64_t)n;
-        nbytes -= (size_t)n;
-    }
-    return FY_STATUS_OK;
-}
-
-/* Like read_at, for a text: a text with a zero byte, such as a hole of a file, is not read to its
- * end. */
+/* Like fyt_read_at, for a text: a text with a zero byte, such as a hole of a file, is not read to
+ * its end. */
 static fy_status_t read_text(const char *path, int fd, char *text, size_t nbytes, uint64_t offset)
 {
     for (size_t at = 0; at < nbytes;) {
         const size_t count = nbytes - at < PIECE ? nbytes - at : PIECE;
-        FY_TRY(read_at(path, fd, text + at, count, offset + at));
+        FY_TRY(fyt_read_at(path, fd, text + at, count, offset + at));
         const char *zero = memchr(text + at, 0, count);
         if (zero)
             return FYT_FAIL(CORRUPT_DATA,
@@ -82,7 +65,7 @@ static fy_status_t read_header(fy_safetensors_t *file)
             CORRUPT_DATA,
             "%s is not a safetensors file: it has %llu bytes, and begins with a length of 8",
             file->path, (unsigned long long)nbytes);
-    FY_TRY(read_at(file->path, file->fd, &length, sizeof length, 0));
+    FY_TRY(fyt_read_at(file->path, file->fd, &length, sizeof length, 0));
     if (length > FYT_HEADER_MOST_NBYTES || length > nbytes - sizeof length || length < 2)
         return FYT_FAIL(CORRUPT_DATA,
                         "%s is not a whole safetensors file: its header has %llu bytes by its own "
@@ -91,7 +74,7 @@ static fy_status_t read_header(fy_safetensors_t *file)
                         (unsigned long long)(nbytes - sizeof length < FYT_HEADER_MOST_NBYTES
                                                  ? nbytes - sizeof length
                                                  : FYT_HEADER_MOST_NBYTES));
-    FY_TRY(read_at(file->path, file->fd, &first, 1, sizeof length));
+    FY_TRY(fyt_read_at(file->path, file->fd, &first, 1, sizeof length));
     if (first != '{')
         return FYT_FAIL(
             CORRUPT_DATA,
@@ -215,8 +198,8 @@ static fy_status_t read_data(const fy_safetensors_t *file, const fy_safetensors_
 {
     void *data;
     FY_TRY(fy_tensor_map(dst, FY_ACCESS_WRITE, &data));
-    FY_TRY(
-        read_at(file->path, file->fd, data, (size_t)info->nbytes, file->data_begin + info->offset));
+    FY_TRY(fyt_read_at(file->path, file->fd, data, (size_t)info->nbytes,
+                       file->data_begin + info->offset));
     return check_values(file, info, data);
 }
 

@@ -1,7 +1,7 @@
 /* Writing safetensors files: byte for byte like the reference writer (its order, its JSON without
  * spaces, its padding), to a temporary file that is renamed to the path. Every error of the tensors
  * is detected before the file is begun.
- * Not here: reading (safetensors.c), how a file is replaced (replace.c). */
+ * Not here: reading (safetensors.c), how a file is replaced (runtime/base/replace.c). */
 #include "train/safetensors.h"
 
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "runtime/base/json.h"
 #include "train/fail.h"
 #include "train/npy.h"
-#include "train/replace.h"
 
 /* An entry, ready to be written. */
 typedef struct item {
@@ -216,7 +215,7 @@ static fy_status_t take_entries(size_t count, const fy_safetensors_entry_t *entr
 static fy_status_t write_file(const char *path, const text_t *header, size_t count,
                               const item_t *items)
 {
-    fyt_replace_t file;
+    fy__replace_t file;
     const uint64_t length = header->used;
     FY_TRY(fyt_replace_begin(&file, path));
     fy_status_t status = fyt_replace_write(&file, &length, sizeof length);
@@ -224,7 +223,7 @@ static fy_status_t write_file(const char *path, const text_t *header, size_t cou
     for (size_t i = 0; i < count && status == FY_STATUS_OK; i++)
         status = fyt_replace_write(&file, items[i].data, items[i].info.nbytes);
     if (status == FY_STATUS_OK) return fyt_replace_commit(&file);
-    fyt_replace_abort(&file);
+    fy__replace_abort(&file);
     return status;
 }
 

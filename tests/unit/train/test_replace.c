@@ -8,15 +8,15 @@
 #include <sys/sysmacros.h>
 
 #include "tests/unit/train/fixture.h"
-#include "train/replace.h"
+#include "train/fail.h"
 
 static fy_status_t put(const char *path, const char *text)
 {
-    fyt_replace_t file;
+    fy__replace_t file;
     FY_TRY(fyt_replace_begin(&file, path));
     const fy_status_t status = fyt_replace_write(&file, text, strlen(text));
     if (status == FY_STATUS_OK) return fyt_replace_commit(&file);
-    fyt_replace_abort(&file);
+    fy__replace_abort(&file);
     return status;
 }
 
