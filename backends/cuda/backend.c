@@ -4,7 +4,6 @@
 #include "backends/cuda/device.h"
 #include "backends/cuda/nccl.h"
 #include "backends/cuda/nvtx.h"
-#include "backends/cuda/regions.h"
 
 static const fy_backend_t backend = {
     .struct_size = sizeof(fy_backend_t),

@@ -1,7 +1,7 @@
 /* What a card, its driver and the libraries around it are, for people. Each part of the plugin that
  * has something to tell has a row in `parts`. Not here: what requests need to know (device.c asks
- * for that when the device is opened). Next: describe.h. */
-#include "backends/cuda/describe.h"
+ * for that when the device is opened). See device.h. */
+#include "backends/cuda/device.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "backends/cuda/dnn.h"
-#include "backends/cuda/fatbins.h"
 #include "backends/cuda/lt.h"
 #include "backends/cuda/nccl.h"
 #include "backends/cuda/nvtx.h"

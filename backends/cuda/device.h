@@ -180,4 +180,28 @@ void fy__cuda_graph_destroy(void *handle, void *graph_handle);
 fy_status_t fy__cuda_graph_note_copy(const fy__cuda_stream_t *stream, fy_copy_kind_t kind,
                                      uint64_t nbytes);
 
+/* ---- fatbins.c: the compiled kernels as bytes of this plugin, a fatbin a module of args.h ---- */
+
+/* Of module `index` (fy__cuda_module). Static. */
+const void *fy__cuda_fatbin(int index);
+
+/* ---- describe.c, nccl_library.c: facts for people (fy_device_describe, `ferry info`). A missing
+ * library is a fact with its reason, no failure. Keys: lower_case, unit at the end ---- */
+
+typedef struct fy__cuda_facts {
+    fy_fact_fn say;
+    void *user;
+} fy__cuda_facts_t;
+
+/* One fact; a value longer than 400 bytes is cut. */
+void fy__cuda_say(const fy__cuda_facts_t *facts, const char *key, const char *format, ...)
+    FY_PRINTF(3, 4);
+/* Says whether a library can be loaded: "13.1.0, /path/of/it", else what the loader said. `names`:
+ * tried in turn, up to a NULL;
+ * `version_entry`: its function size_t (void) that gives major * 10000 + minor * 100 + patch. */
+void fy__cuda_say_library(const fy__cuda_facts_t *facts, const char *key, const char *const *names,
+                          const char *version_entry);
+/* A row of another file: nccl_library.c. */
+fy_status_t fy__cuda_nccl_say(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts);
+
 #endif

@@ -1,9 +1,7 @@
 /* Carries the fatbins. The assembler reads the files, so no generator and no huge C array stand
  * between; FERRY_FATBIN_DIR comes from cmake/cuda.cmake, which also makes this file depend on
  * them. */
-#include "backends/cuda/fatbins.h"
-
-#include "backends/cuda/args.h"
+#include "backends/cuda/device.h"
 
 #define X(name)                                                   \
     __asm__(".pushsection .rodata\n"                              \

@@ -4,7 +4,6 @@
  * An allocation that the driver refuses leaves no trace: the driver API has no sticky error for
  * it. */
 #include "backends/cuda/nvtx.h"
-#include "backends/cuda/regions.h"
 #include "backends/cuda/virtual.h"
 
 static CUdeviceptr at(const void *address) { return (CUdeviceptr)(uintptr_t)address; }

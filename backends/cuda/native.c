@@ -71,36 +71,34 @@ static fy_status_t word_status(fy__cuda_device_t *dev, CUresult code, const char
                            dev->index, word);
 }
 
-fy_status_t fy__cuda_native_timeline_signal(void *handle, void *stream_handle, void *word,
-                                            uint64_t value)
+static fy_status_t order_by_word(fy__cuda_device_t *dev, const fy__cuda_stream_t *stream,
+                                 void *word, uint64_t value, int is_wait)
 {
-    fy__cuda_device_t *dev = handle;
-    const fy__cuda_stream_t *stream = stream_handle;
+    const CUdeviceptr at = (CUdeviceptr)word;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
     fy_status_t status = check_words(dev);
-    if (status == FY_STATUS_OK)
-        status = word_status(dev,
-                             fy__cuda.cuStreamWriteValue64(stream->handle, (CUdeviceptr)word, value,
-                                                           CU_STREAM_WRITE_VALUE_DEFAULT),
-                             "cuStreamWriteValue64", word);
+    if (status == FY_STATUS_OK && is_wait)
+        status = word_status(
+            dev, fy__cuda.cuStreamWaitValue64(stream->handle, at, value, CU_STREAM_WAIT_VALUE_GEQ),
+            "cuStreamWaitValue64", word);
+    else if (status == FY_STATUS_OK)
+        status = word_status(
+            dev,
+            fy__cuda.cuStreamWriteValue64(stream->handle, at, value, CU_STREAM_WRITE_VALUE_DEFAULT),
+            "cuStreamWriteValue64", word);
     fy__cuda_leave(&frame);
     return status;
+}
+
+fy_status_t fy__cuda_native_timeline_signal(void *handle, void *stream_handle, void *word,
+                                            uint64_t value)
+{
+    return order_by_word(handle, stream_handle, word, value, 0);
 }
 
 fy_status_t fy__cuda_native_timeline_wait(void *handle, void *stream_handle, void *word,
                                           uint64_t value)
 {
-    fy__cuda_device_t *dev = handle;
-    const fy__cuda_stream_t *stream = stream_handle;
-    fy__cuda_frame_t frame;
-    FY_TRY(fy__cuda_enter(dev, &frame));
-    fy_status_t status = check_words(dev);
-    if (status == FY_STATUS_OK)
-        status = word_status(dev,
-                             fy__cuda.cuStreamWaitValue64(stream->handle, (CUdeviceptr)word, value,
-                                                          CU_STREAM_WAIT_VALUE_GEQ),
-                             "cuStreamWaitValue64", word);
-    fy__cuda_leave(&frame);
-    return status;
+    return order_by_word(handle, stream_handle, word, value, 1);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/cuda/describe.h"
+#include "backends/cuda/device.h"
 #include "runtime/base/c_locale.h"
 #include "runtime/base/environment.h"
 

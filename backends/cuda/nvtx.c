@@ -4,7 +4,6 @@
  * Not here: who has ranges (memory.c, copy_many.c, graph.c, runtime/thread/scope.c), blocks of
  * memory (regions.c). */
 #include "backends/cuda/nvtx.h"
-#include "backends/cuda/regions.h"
 
 #include <pthread.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * calls that the tool filled in shows whether it supports the extension. The tool gives each heap a
  * handle; this file stores them for all devices, by address. Not here: the lifetime of a block
  * (alloc/debug.c). */
-#include "backends/cuda/regions.h"
+#include "backends/cuda/nvtx.h"
 
 int fy__cuda_regions_on;
 
