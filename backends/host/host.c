@@ -20,7 +20,7 @@
 static const fy_host_api_t *ferry; /* set once by open, before any slot is called */
 static char the_device;            /* its address is the handle; the host has no state */
 static _Atomic int told_bad_environment;
-static _Atomic int tunes; /* autotune=on or tune= is set */
+static _Atomic int tunes; /* autotune=on is set */
 
 static fy_status_t device_count(int *out_count)
 {
@@ -28,21 +28,18 @@ static fy_status_t device_count(int *out_count)
     return FY_STATUS_OK;
 }
 
-/* autotune=off forgets all choices; a file is read first, so that a refusal changes nothing. */
-static fy_status_t take_tuning(const char *autotune, const char *file)
+/* `off` forgets all choices. */
+static fy_status_t take_tuning(const char *autotune)
 {
-    const int on = autotune && strcmp(autotune, "on") == 0,
-              off = autotune && strcmp(autotune, "off") == 0;
-    if (autotune && !on && !off)
+    const int on = strcmp(autotune, "on") == 0;
+    if (!on && strcmp(autotune, "off") != 0)
         return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__,
                            "host: autotune=%.40s: autotune may be on or off", autotune);
-    if (file && (off || !*file))
-        return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "host: tune=%.200s: %s",
-                           file, off ? "not with autotune=off" : "a file is needed");
-    if (file) FY_TRY(fy__conv_tune_file(ferry, file));
-    if (off) fy__conv_tune_clear();
-    if (on) fy__conv_tune_measure(1);
-    atomic_store(&tunes, !off);
+    if (on)
+        fy__conv_tune_measure(1);
+    else
+        fy__conv_tune_clear();
+    atomic_store(&tunes, on);
     return FY_STATUS_OK;
 }
 
@@ -50,22 +47,21 @@ static fy_status_t take_tuning(const char *autotune, const char *file)
 static fy_status_t take_options(size_t noptions, const fy_backend_option_t *options)
 {
     const char *bad = fy__threads_bad_environment();
-    const char *autotune = NULL, *file = NULL;
+    const char *autotune = NULL;
     int threads = 0, has_threads = 0;
     if (bad && !atomic_exchange(&told_bad_environment, 1))
         ferry->log(FY_LOG_ERROR,
                    "FERRY_THREADS=%.40s is ignored; it may be auto, or a number from 1 to %d", bad,
                    FY__THREADS_MOST);
     for (size_t i = 0; i < noptions; i++) {
-        const int is_tune = strcmp(options[i].key, "tune") == 0;
-        if (is_tune || strcmp(options[i].key, "autotune") == 0) {
-            *(is_tune ? &file : &autotune) = options[i].value;
+        if (strcmp(options[i].key, "autotune") == 0) {
+            autotune = options[i].value;
             continue;
         }
         if (strcmp(options[i].key, "threads") != 0)
             return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__,
-                               "host: unknown option '%s'; the host takes threads, autotune and "
-                               "tune only",
+                               "host: unknown option '%s'; the host takes threads and autotune "
+                               "only",
                                options[i].key);
         has_threads = 1;
         if (!fy__threads_parse(options[i].value, &threads))
@@ -73,7 +69,7 @@ static fy_status_t take_options(size_t noptions, const fy_backend_option_t *opti
                                "host: threads=%.40s: threads may be auto, or a number from 1 to %d",
                                options[i].value, FY__THREADS_MOST);
     }
-    if (autotune || file) FY_TRY(take_tuning(autotune, file));
+    if (autotune) FY_TRY(take_tuning(autotune));
     if (has_threads) fy__threads_set(threads);
     return FY_STATUS_OK;
 }
@@ -229,7 +225,7 @@ static void describe_tuning(fy_fact_fn say, void *user)
 {
     const fy__tune_facts_t facts = fy__conv_tune_facts();
     char text[96];
-    if (!facts.is_used && !facts.timed) return;
+    if (!facts.measures && !facts.timed) return;
     (void)snprintf(text, sizeof text, "%llu shapes, %llu calls timed%s",
                    (unsigned long long)facts.shapes, (unsigned long long)facts.timed,
                    facts.measures ? "" : "; others by the fixed rule");

@@ -218,7 +218,7 @@ static fy_status_t run_tuned(const fy_host_api_t *host, const fy__loops_t *loops
     if (macs_of(&conv->shape) > PLAIN_MACS) ways &= ~(1u << FY__TUNE_PLAIN);
     const fy__tune_ticket_t ticket = fy__conv_tune_begin(&conv->shape, ways);
     fy_status_t status = run_way(host, loops, conv, ticket.way, scratch, nbytes);
-    fy__conv_tune_end(host, &ticket, status == FY_STATUS_OK);
+    fy__conv_tune_end(&ticket, status == FY_STATUS_OK);
     if (status == FY_STATUS_UNSUPPORTED) status = run_fixed(host, loops, conv, scratch, nbytes);
     return status;
 }

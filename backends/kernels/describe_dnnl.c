@@ -85,12 +85,5 @@ void fy__onednn_describe(fy_fact_fn say, void *user)
     say(user, "onednn_isa", text);
 }
 
-void fy__onednn_machine(char *text, size_t nbytes)
-{
-    const dnnl_version_t *version = dnnl_version();
-    (void)snprintf(text, nbytes, "onednn-%d.%d.%d/isa-0x%x", version->major, version->minor,
-                   version->patch, (unsigned)dnnl_get_effective_cpu_isa());
-}
-
 const char fy__onednn_has_none[] =
     "oneDNN has only its reference loop for this shape on this processor";

@@ -8,8 +8,6 @@
 
 /* Facts for `ferry info`: version, threads, instructions; or that this build has none. */
 void fy__onednn_describe(fy_fact_fn say, void *user);
-/* One word: version and instructions. A time measured with another word says nothing here. */
-void fy__onednn_machine(char *text, size_t nbytes);
 /* Why oneDNN has no primitive for a convolution. */
 extern const char fy__onednn_has_none[];
 

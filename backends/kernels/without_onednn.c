@@ -4,8 +4,6 @@
  * Products: blocks of B are packed on the stack, row by row, and multiplied by the loop for small
  * products (loops_gemm.h). Tiles of C are independent: one thread each, the same bits whatever
  * their number. */
-#include <stdio.h>
-
 #include "backends/kernels/conv_prim.h"
 #include "backends/kernels/gemm.h"
 #include "backends/kernels/last_product.h"
@@ -127,9 +125,4 @@ void fy__onednn_describe(fy_fact_fn say, void *user)
         "none: built with FERRY_DNNL=OFF; large products and convolutions run in plain loops: "
         "products at 0.7 to 1.0 of oneDNN's speed, trainings with convolutions 6 to 12 times "
         "slower");
-}
-
-void fy__onednn_machine(char *text, size_t nbytes)
-{
-    (void)snprintf(text, nbytes, "onednn-none/lanes-%d", (int)fy__loops_get()->depth_lanes);
 }

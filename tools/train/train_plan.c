@@ -29,11 +29,11 @@ static fy_status_t write_spec(const train_run_t *run, char *spec, size_t nbytes)
     if (info->is_host && !given)
         return TOOL_FAIL(INVALID_ARGUMENT, "train: --recompute auto on the host, which has no "
                                            "memory limit: add --memory-limit");
-    if (strstr(device, "autotune=on") || strstr(device, "?tune=") || strstr(device, "&tune="))
+    if (strstr(device, "autotune=on"))
         return TOOL_FAIL(INVALID_ARGUMENT,
                          "train: --recompute auto cannot plan %s: convolutions that are chosen by "
-                         "time take other scratch memory than a plan knows; leave autotune= and "
-                         "tune= out, or give --recompute a way",
+                         "time take other scratch memory than a plan knows; leave autotune= "
+                         "out, or give --recompute a way",
                          device);
     int length;
     if (info->is_simulated && !given)

@@ -52,7 +52,6 @@ check() {
             # Plain data in shared memory, without anything of Ferry.
             if (path == "runtime/base/live_page.h" && file == "tools/cli/cmd_watch.c") next
             if (path ~ /^runtime\/base\/(input|json)\.h$/ && file ~ /^backends\/sim\//) next
-            if (path ~ /^runtime\/base\/(input|replace)\.h$/ && file == "backends/kernels/conv_tune.c") next
             # The names of events, without anything of Ferry.
             if (path == "runtime/base/event_list.h" && file == "tools/program/program.h") next
             # A snapshot is plain data that the command reads and draws with the same code:

@@ -74,7 +74,7 @@ TS_TEST(wrong_values_are_refused)
         { "host?threads=many", "threads=many" },
         { "host?threads=2x", "threads=2x" },
         { "host?threads=-1", "threads=-1" },
-        { "host?limit=1GiB", "the host takes threads, autotune and tune only" },
+        { "host?limit=1GiB", "the host takes threads and autotune only" },
         { "host?threads=2&colour=red", "'colour'" },
         { "sim:2?threads=0", "from 1 to 1024" },
         { "sim:2?threads=auto2", "threads=auto2" },

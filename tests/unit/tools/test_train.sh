@@ -46,9 +46,7 @@ for bad in "--memory-limit 1GiB" "--recompute auto --offload 2" "--recompute aut
 done
 refuses 1 "add --memory-limit" train mlp --device host --recompute auto
 refuses 1 "name one" train mlp --device 'sim:0?limit=1GiB' --recompute auto --memory-limit 1GiB
-for tuned in autotune=on "tune=$work/choices"; do
-    refuses 1 "chosen by time take other scratch memory" train mlp --device "host?$tuned" --recompute auto --memory-limit 1GiB
-done
+refuses 1 "chosen by time take other scratch memory" train mlp --device "host?autotune=on" --recompute auto --memory-limit 1GiB
 
 # ---- unwritable files are reported before the first step ----
 refuses 1 "IO: cannot write $work/no/where.safetensors: No such file" train mlp $small --epochs 1 --save "$work/no/where.safetensors"
