@@ -17,6 +17,7 @@
 DDP_OPTIONS(FY__ABI_ROW)
 DDP_FACTS(FY__ABI_ROW)
 DDP_OPTIONS(FY__ABI_INIT_FUNCTION)
+FY__ABI_FOREIGN_ROW(train_replicas, TRAIN_REPLICAS, share_buffers)
 
 /* ---- buckets ---- */
 
@@ -200,9 +201,9 @@ static int is_lost(void *user, int rank)
 
 fy_status_t fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas)
 {
-    if (!ddp || !out_replicas)
-        return FYD_FAIL(INVALID_ARGUMENT, "ddp_replicas: %s is NULL", ddp ? "out_replicas" : "ddp");
-    *out_replicas = (fy_train_replicas_t){ .struct_size = sizeof *out_replicas,
+    FY_TRY(FY__CHECK_OUT(train_replicas, "ddp_replicas", out_replicas));
+    if (!ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_replicas: ddp is NULL");
+    const fy_train_replicas_t replicas = { .struct_size = sizeof replicas,
                                            .rank = ddp->group->transport.rank,
                                            .ranks = ddp->group->transport.size,
                                            .user = ddp,
@@ -217,6 +218,7 @@ fy_status_t fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas)
                                            .share_values = on_share_values,
                                            .collect = on_collect,
                                            .is_lost = is_lost };
+    FY__WRITE(out_replicas, &replicas);
     return FY_STATUS_OK;
 }
 

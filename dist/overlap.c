@@ -11,6 +11,8 @@
 
 #include "runtime/base/abi.h"
 
+FY__ABI_FOREIGN_ROW(backward_options, BACKWARD_OPTIONS, accumulate)
+
 static fy_status_t view_of(const fy_ddp_t *ddp, size_t b, fy_tensor_t **out_view)
 {
     return fy_slice(ddp->info.grads, 0, ddp->starts[b + 1], ddp->starts[b], out_view);
@@ -125,25 +127,13 @@ fy_status_t fyd_overlap_finish(fy_ddp_t *ddp)
     return status;
 }
 
-/* As FY__READ, whose row for this struct is in another library. */
-static fy_status_t read_options(const fy_backward_options_t *given, fy_backward_options_t *out)
-{
-    static const fy_backward_options_t defaults = FY_BACKWARD_OPTIONS_INIT;
-    static const fy__abi_t abi = { "fy_backward_options_t", "FY_BACKWARD_OPTIONS_INIT",
-                                   FY__ABI_SIZE(fy_backward_options_t, accumulate), sizeof defaults,
-                                   &defaults };
-    *out = defaults;
-    return given ? fy__abi_read(&abi, "ddp_backward", "options", given, out, sizeof *out)
-                 : FY_STATUS_OK;
-}
-
 fy_status_t fy_ddp_backward(fy_ddp_t *ddp, fy_tape_t *tape, const fy_tensor_t *loss,
                             const fy_backward_options_t *options)
 {
     fy_backward_options_t own;
     pass_t pass = { ddp, FY_BACKWARD_OPTIONS_INIT };
     if (!ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_backward: ddp is NULL");
-    FY_TRY(read_options(options, &pass.given));
+    FY_TRY(FY__READ(backward_options, "ddp_backward", options, &pass.given));
     if (ddp->nstarted)
         return FYD_FAIL(BUSY, "ddp_backward: the sums of the last backward run: fy_ddp_reduce");
     if (ddp->options.after_backward || fyd_shards(ddp) || ddp->group->transport.size == 1 ||

@@ -12,6 +12,10 @@
 #include <ferry/ops.h>
 #include <ferry/scope.h>
 
+#include "runtime/base/abi.h"
+
+FY__ABI_FOREIGN_ROW(optimizer_options, OPTIMIZER_OPTIONS, eps)
+
 enum { SHARE_MULTIPLE = 64 }; /* elements: parts of f32 begin at multiples of 256 bytes */
 
 /* Elements of a bucket: [begin, begin + ranks * share) in equal parts, [rest, end) remains. */
@@ -53,13 +57,15 @@ static fy_status_t create(fy_ddp_t *ddp, const fy_optimizer_options_t *options,
                           fy_optimizer_t **out_optimizer)
 {
     const int ranks = ddp->group->transport.size;
+    fy_optimizer_options_t own;
+    FY_TRY(FY__READ_GIVEN(optimizer_options, "ddp_create_optimizer", options, &own));
     if (count_of(ddp, 0) == 0)
         return FYD_FAIL(INVALID_ARGUMENT,
                         "ddp_create_optimizer: %lld elements cannot be divided over %d ranks: "
                         "their parts are multiples of %d elements of a bucket; set "
                         "shard_optimizer to 0",
                         (long long)ddp->starts[0], ranks, SHARE_MULTIPLE);
-    if (options->loss_scaling)
+    if (own.loss_scaling)
         return FYD_FAIL(INVALID_ARGUMENT,
                         "ddp_create_optimizer: loss scaling looks at all gradients, and each rank "
                         "has sums of a part: use bf16, or set shard_optimizer to 0");

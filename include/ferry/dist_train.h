@@ -89,7 +89,8 @@ FY_API_STATUS fy_ddp_share_values(fy_ddp_t *ddp);
 /* The model's buffers become those of rank 0: without sync_batch_norm, running statistics are those
  * of each rank's shards until then. Call it before an evaluation or a checkpoint. */
 FY_API_STATUS fy_ddp_share_buffers(fy_ddp_t *ddp);
-/* Fills *out_replicas for fy_train_options_t.replicas; it is valid as long as `ddp`. */
+/* Fills *out_replicas, which begins as FY_TRAIN_REPLICAS_INIT, for fy_train_options_t.replicas. It
+ * is valid as long as `ddp`. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas);
 
 typedef struct fy_ddp_info {

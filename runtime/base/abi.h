@@ -30,13 +30,16 @@ typedef struct fy__abi {
      _Alignof(type))
 
 /* For a list of structs X(name, NAME, last), as in abi_structs.h: the declaration of each row, its
- * definition, and the struct's fy_..._init function. */
+ * definition, and the struct's fy_..._init function. FY__ABI_FOREIGN_ROW: for one file, if the
+ * struct's row is in another library. */
 #define FY__ABI_DECLARATION(name, NAME, last) extern const fy__abi_t fy__abi_##name;
-#define FY__ABI_ROW(name, NAME, last)                                                            \
-    static const fy_##name##_t name##_defaults = FY_##NAME##_INIT;                               \
-    const fy__abi_t fy__abi_##name = { "fy_" #name "_t", "FY_" #NAME "_INIT",                    \
-                                       FY__ABI_SIZE(fy_##name##_t, last), sizeof(fy_##name##_t), \
-                                       &name##_defaults };
+#define FY__ABI_ROW_AS(linkage, name, NAME, last)                                     \
+    static const fy_##name##_t name##_defaults = FY_##NAME##_INIT;                    \
+    linkage const fy__abi_t fy__abi_##name = { "fy_" #name "_t", "FY_" #NAME "_INIT", \
+                                               FY__ABI_SIZE(fy_##name##_t, last),     \
+                                               sizeof(fy_##name##_t), &name##_defaults };
+#define FY__ABI_ROW(name, NAME, last)         FY__ABI_ROW_AS(, name, NAME, last)
+#define FY__ABI_FOREIGN_ROW(name, NAME, last) FY__ABI_ROW_AS(static, name, NAME, last)
 #define FY__ABI_INIT_FUNCTION(name, NAME, last)                                  \
     void fy_##name##_init(fy_##name##_t *options, size_t nbytes)                 \
     {                                                                            \

@@ -56,6 +56,7 @@ fy_status_t train_dist_begin(train_run_t *run)
     options.shard_optimizer = run->request.shard;
     options.sync_batch_norm = run->request.sync_norms;
     FY_TRY(fy_ddp_create(dist->group, run->model, &options, &dist->ddp));
+    dist->replicas = (fy_train_replicas_t)FY_TRAIN_REPLICAS_INIT;
     FY_TRY(fy_ddp_replicas(dist->ddp, &dist->replicas));
     run->options.replicas = &dist->replicas;
     return FY_STATUS_OK;

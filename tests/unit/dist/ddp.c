@@ -18,7 +18,7 @@ static void train_ranks(fy_group_t *g, const testing_t *c, uint64_t bucket, int 
 {
     fy_ddp_options_t options = FY_DDP_OPTIONS_INIT;
     fy_ddp_info_t info = FY_DDP_INFO_INIT;
-    fy_train_replicas_t replicas;
+    fy_train_replicas_t replicas = FY_TRAIN_REPLICAS_INIT;
     fy_ddp_t *ddp;
     options.after_backward = after;
     if (bucket) options.bucket_nbytes = options.first_bucket_nbytes = bucket;
@@ -83,6 +83,7 @@ static uint64_t count_sent(fy_group_t *g, int64_t accumulate)
     OK(fy_ddp_create(g, run.model, NULL, &ddp));
     counting.group = g;
     counting.sent_nbytes = 0;
+    counting.inner = (fy_train_replicas_t)FY_TRAIN_REPLICAS_INIT;
     OK(fy_ddp_replicas(ddp, &counting.inner));
     fy_train_replicas_t replicas = counting.inner;
     replicas.backward = NULL; /* all are sent by sum_grads */

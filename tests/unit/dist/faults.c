@@ -72,6 +72,7 @@ static fy_status_t train_with(run_t *run, const char *folder, int resume)
     fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
     fy_ddp_t *ddp;
     OK(fy_ddp_create(plan.group, run->model, NULL, &ddp));
+    plan.inner = (fy_train_replicas_t)FY_TRAIN_REPLICAS_INIT;
     OK(fy_ddp_replicas(ddp, &plan.inner));
     fy_train_replicas_t replicas = plan.inner;
     replicas.backward = NULL; /* sum_grads makes the calls */

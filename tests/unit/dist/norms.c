@@ -248,7 +248,7 @@ static training_t train(fy_group_t *g, const fy_dataset_t *set)
     fy_loader_options_t loader = FY_LOADER_OPTIONS_INIT;
     fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
     fy_ddp_options_t sync = FY_DDP_OPTIONS_INIT;
-    fy_train_replicas_t replicas;
+    fy_train_replicas_t replicas = FY_TRAIN_REPLICAS_INIT;
     fy_optimizer_t *optimizer;
     fy_loader_t *batches_of, *tests_of;
     fy_ddp_t *ddp = NULL;

@@ -51,7 +51,7 @@ typedef struct part {
 /* bucket_nbytes 0: the defaults, which make one bucket of these models. */
 static part_t make_part(fy_group_t *g, const testing_t *c, int64_t shards, uint64_t bucket_nbytes)
 {
-    part_t part = { .run = make_run(c, 1) };
+    part_t part = { .run = make_run(c, 1), .replicas = FY_TRAIN_REPLICAS_INIT };
     fy_ddp_options_t options = FY_DDP_OPTIONS_INIT;
     fy_ddp_info_t info = FY_DDP_INFO_INIT;
     const fy_optimizer_options_t optimizer = optimizer_of(c);
