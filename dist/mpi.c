@@ -189,7 +189,7 @@ static void close_mpi(void *context, bool is_orderly)
 }
 
 __attribute__((visibility("default"))) fyd_open_result_t
-fyd_transport_open(fyd_transport_t *out, uint64_t deadline_ns, char error[FYD_ERROR_SIZE])
+fyd_transport_open_2(fyd_transport_t *out, uint64_t deadline_ns, char error[FYD_ERROR_SIZE])
 {
     int is_initialised = 0, is_finalised = 0, level = MPI_THREAD_SINGLE;
     fyd_open_result_t opened;

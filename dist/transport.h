@@ -39,10 +39,12 @@ typedef struct fyd_transport {
 /* FYD_LATE: not all ranks have come; a later call goes on waiting. */
 typedef enum fyd_open_result { FYD_OPEN, FYD_FINALISED, FYD_LATE, FYD_FAILED } fyd_open_result_t;
 
-/* The one symbol of a plugin, "fyd_transport_open". deadline_ns: how long MPI may wait for all
+/* The one symbol of a plugin. After any change of this header its number is the next one: a plugin
+ * of another version lacks the symbol, and is refused. deadline_ns: how long MPI may wait for all
  * ranks; UINT64_MAX: for ever. */
-fyd_open_result_t fyd_transport_open(fyd_transport_t *out, uint64_t deadline_ns,
-                                     char error[FYD_ERROR_SIZE]);
+#define FYD_OPEN_SYMBOL "fyd_transport_open_2"
+fyd_open_result_t fyd_transport_open_2(fyd_transport_t *out, uint64_t deadline_ns,
+                                       char error[FYD_ERROR_SIZE]);
 typedef fyd_open_result_t (*fyd_transport_open_fn)(fyd_transport_t *out, uint64_t deadline_ns,
                                                    char error[FYD_ERROR_SIZE]);
 

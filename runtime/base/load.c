@@ -60,7 +60,8 @@ static bool load_file(const fy__load_t *load, const char *path, char *reason, si
     }
     void *symbol = dlsym(object, load->symbol);
     if (!symbol) {
-        snprintf(reason, size, "%.180s is no plugin: it has no symbol %s", path, load->symbol);
+        snprintf(reason, size, "%.180s is no plugin of this version: it has no symbol %s", path,
+                 load->symbol);
         dlclose(object);
         return false;
     }
