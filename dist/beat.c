@@ -81,7 +81,7 @@ static fy_status_t fail_silent(fy_group_t *group, int rank, int reporter)
         snprintf(why, sizeof why, "is lost, as rank %d reports", reporter);
     else
         fy__snprintf(why, sizeof why, "is silent for %.3g s",
-                 (double)group->watches[rank].silent_ns * 1e-9);
+                     (double)group->watches[rank].silent_ns * 1e-9);
     (void)FYD_FAIL(RANK_LOST,
                    "rank %d (host %s, process %" PRId64 ") %s; its last call: %s; this rank's: %s",
                    rank, peer->host, peer->process, why, last, call);
@@ -110,8 +110,7 @@ fy_status_t fyd_beat(fy_group_t *group, int waits_for)
         const fyd_watch_t *watch = &group->watches[r];
         if (r != self && has_left(group, r)) {
             /* what it sent before it left has come by now, and no more will */
-            if (r == waits_for && watch->silent_ns > 2 * period)
-                return fail_silent(group, r, -1);
+            if (r == waits_for && watch->silent_ns > 2 * period) return fail_silent(group, r, -1);
             continue;
         }
         if (r == self || !group->peers[r].beats) continue;
@@ -127,9 +126,9 @@ bool fyd_is_lost(fy_group_t *group, int rank)
 {
     const bool is_broken = atomic_load(&group->broken) != FY_STATUS_OK;
     pthread_mutex_lock(&group->engine);
-    const bool is_silent = has_left(group, rank) ||
-                           (group->peers[rank].beats &&
-                            group->watches[rank].silent_ns > 2 * period_of(group));
+    const bool is_silent =
+        has_left(group, rank) ||
+        (group->peers[rank].beats && group->watches[rank].silent_ns > 2 * period_of(group));
     pthread_mutex_unlock(&group->engine);
     return is_broken && is_silent;
 }
@@ -192,9 +191,9 @@ void fyd_beat_close(fy_group_t *group)
     /* MPI is finalised without messages that are not received, if the others close now, too */
     const uint64_t begin = fyd_now_ns(), longest = period_of(group) / 4;
     for (int r = 0; r < t->size && !atomic_load(&group->broken); r++) {
-        for (uint64_t round = 0; r != t->rank && !has_left(group, r) &&
-                                 fyd_now_ns() - begin < longest &&
-                                 receive(group, r, 0) == FY_STATUS_OK;
+        for (uint64_t round = 0;
+             r != t->rank && !has_left(group, r) && fyd_now_ns() - begin < longest &&
+             receive(group, r, 0) == FY_STATUS_OK;
              round++)
             fyd_pause(round);
         fyd_watch_t *watch = &group->watches[r];

@@ -63,8 +63,9 @@ static fy_status_t load(const char *mpi, uint64_t deadline_ns, fyd_transport_t *
     char file[64], text[FYD_ERROR_SIZE] = "";
     fyd_transport_open_fn open = NULL;
     /* MPI's own plugins use its symbols */
-    const fy__load_t plugin = { &fy__abi_group_options, file,   FYD_OPEN_SYMBOL,
-                                RTLD_GLOBAL,            accept, &open };
+    const fy__load_t plugin = {
+        &fy__abi_group_options, file, FYD_OPEN_SYMBOL, RTLD_GLOBAL, accept, &open
+    };
     if (strcmp(mpi, "openmpi") != 0 && strcmp(mpi, "mpich") != 0)
         return FYD_FAIL(INVALID_ARGUMENT, "group_open: FERRY_MPI=%.40s; it is openmpi or mpich",
                         mpi);

@@ -96,7 +96,7 @@ struct fy_group {
     fy_device_t *device;
     fy_communicator_t *communicator;
     fy_ticket_t last_native; /* of the last call from device to device */
-    char not_direct[128]; /* why there is no communicator; "": it is not known */
+    char not_direct[128];    /* why there is no communicator; "": it is not known */
     /* worker.c; used by the caller's thread */
     pthread_t worker, heart;
     bool has_worker, has_heart;

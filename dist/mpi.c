@@ -116,8 +116,8 @@ static void *run_mpi(void *unused)
 {
     int level = MPI_THREAD_SINGLE;
     (void)unused;
-    bool is_good = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
-                         "MPI_Init_thread", why);
+    bool is_good =
+        check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread", why);
     if (is_good && level < MPI_THREAD_SERIALIZED) {
         snprintf(why, sizeof why, "this MPI has no threads; call MPI_Init before fy_group_open");
         is_good = false;
@@ -155,8 +155,7 @@ static fyd_open_result_t await(uint64_t deadline_ns, fyd_transport_t *out, char 
     const uint64_t second = 1000000000, century = UINT64_C(100) * 365 * 86400 * second;
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    const uint64_t ns =
-        (uint64_t)until.tv_nsec + (deadline_ns < century ? deadline_ns : century);
+    const uint64_t ns = (uint64_t)until.tv_nsec + (deadline_ns < century ? deadline_ns : century);
     until.tv_sec += (time_t)(ns / second);
     until.tv_nsec = (long)(ns % second);
     pthread_mutex_lock(&lock);

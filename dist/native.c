@@ -204,9 +204,8 @@ fy_status_t fyd_native_run(fy_group_t *group, fyd_work_t *work)
     int option;
     const uint64_t begin = fyd_now_ns();
     name_call(work, &kind, &option);
-    const fy_status_t status = fy_communicator_submit(group->communicator, kind, option,
-                                                      written(work), work->src.tensor,
-                                                      &work->ticket);
+    const fy_status_t status = fy_communicator_submit(
+        group->communicator, kind, option, written(work), work->src.tensor, &work->ticket);
     group->blocked_ns += fyd_now_ns() - begin;
     if (status != FY_STATUS_OK) return give_up(group, status);
     group->last_native = work->ticket;
