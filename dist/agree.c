@@ -7,23 +7,37 @@
 
 #include "dist/group.h"
 
-static const char *const kinds[] = { "open",       "all_reduce", "broadcast", "reduce_scatter",
-                                     "all_gather", "send",       "receive",   "barrier",
-                                     "use_device", "close" };
+const char *fyd_call_name(const fyd_call_t *call)
+{
+    static const char *const names[] = {
+        [FY_COLLECTIVE_ALL_REDUCE] = "group_all_reduce",
+        [FY_COLLECTIVE_BROADCAST] = "group_broadcast",
+        [FY_COLLECTIVE_REDUCE_SCATTER] = "group_reduce_scatter",
+        [FY_COLLECTIVE_ALL_GATHER] = "group_all_gather",
+        [FY_COLLECTIVE_SEND] = "group_send",
+        [FY_COLLECTIVE_RECEIVE] = "group_receive",
+        [FYD_BARRIER] = "group_barrier",
+        [FYD_USE_DEVICE] = "group_use_device",
+        [FYD_CLOSING] = "group_close",
+    };
+    return names[call->kind];
+}
 
 void fyd_call_text(const fyd_call_t *call, char *text, size_t size)
 {
     static const char *const reductions[] = { "sum", "mean", "max" };
-    int at = snprintf(text, size, "%s %" PRIu64, kinds[call->kind], call->number);
-    if (call->kind == FYD_OPENING || call->kind >= FYD_BARRIER) return;
+    int at = snprintf(text, size, "open");
+    if (!call->number) return;
+    at = snprintf(text, size, "%s %" PRIu64, fyd_call_name(call) + strlen("group_"), call->number);
+    if (call->kind >= FYD_BARRIER) return;
     at += snprintf(text + at, size - (size_t)at, " of %s [", fy_dtype_name(call->dtype));
     for (int i = 0; i < call->rank && (size_t)at + 24 < size; i++)
         at += snprintf(text + at, size - (size_t)at, "%s%" PRId64, i ? ", " : "", call->dims[i]);
     at += snprintf(text + at, size - (size_t)at, "]%s", call->is_native ? " on devices" : "");
     if ((size_t)at >= size) return;
-    if (call->kind == FYD_ALL_REDUCE || call->kind == FYD_REDUCE_SCATTER)
+    if (fyd_reduces(call))
         snprintf(text + at, size - (size_t)at, ", %s", reductions[call->option]);
-    else if (call->kind != FYD_ALL_GATHER)
+    else if (call->kind != FY_COLLECTIVE_ALL_GATHER)
         snprintf(text + at, size - (size_t)at, ", rank %d", call->option);
 }
 
@@ -89,7 +103,7 @@ static fy_status_t agree_pair(fy_group_t *group, int peer)
     add(group, &count, peer);
     FY_TRY(fyd_exchange(group, group->messages, count));
     take(group, peer);
-    want.kind = want.kind == FYD_SEND ? FYD_RECEIVE : FYD_SEND;
+    want.kind = want.kind == FY_COLLECTIVE_SEND ? FY_COLLECTIVE_RECEIVE : FY_COLLECTIVE_SEND;
     want.option = self;
     want.number = theirs->number; /* of two ranks one may have made more sends than the other */
     return is_same(&want, theirs) ? FY_STATUS_OK

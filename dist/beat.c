@@ -71,10 +71,10 @@ static fy_status_t send(fy_group_t *group, int rank, int waits_for, int lost)
 
 static fy_status_t fail_silent(fy_group_t *group, int rank, int reporter)
 {
-    char call[160], last[160] = "none", why[80];
+    char call[160], last[160], why[80];
     const fyd_peer_t *peer = &group->peers[rank];
     fyd_call_text(&group->call, call, sizeof call);
-    if (peer->last.kind != FYD_OPENING) fyd_call_text(&peer->last, last, sizeof last);
+    fyd_call_text(&peer->last, last, sizeof last);
     if (has_left(group, rank))
         snprintf(why, sizeof why, "has closed its group");
     else if (reporter >= 0)

@@ -83,108 +83,71 @@ static fy_status_t spread_parts(fy_group_t *group, char *base, const window_t *w
 
 /* ---- large tensors ---- */
 
-static fy_status_t run_all_reduce(fy_group_t *group, const fyd_work_t *work)
+/* What the call brings to each rank: all of a tensor, or a part. */
+static uint64_t unit_nbytes(const fyd_work_t *work)
 {
-    const uint64_t nbytes = work->src.info.nbytes;
-    const uint64_t most = FYD_PIECE * (uint64_t)group->transport.size;
-    char *base = work->src.data;
-    window_t w = { .element = fy_dtype_size(work->src.info.dtype) };
-    for (w.at = 0; w.at < nbytes; w.at += w.nbytes) {
-        w.nbytes = least(nbytes - w.at, most);
-        FY_TRY(reduce_part(group, &work->src, &w, (fy_group_reduce_t)work->option,
-                           base + part_at(group, &w, group->transport.rank)));
-        FY_TRY(spread_parts(group, base, &w, -1));
-    }
-    return FY_STATUS_OK;
+    const bool by_dst = work->call.kind == FY_COLLECTIVE_REDUCE_SCATTER ||
+                        work->call.kind == FY_COLLECTIVE_RECEIVE;
+    return by_dst ? work->dst.info.nbytes : work->src.info.nbytes;
 }
 
-static fy_status_t run_broadcast(fy_group_t *group, const fyd_work_t *work)
+/* The root's part r goes to rank r, then from there to every other rank. */
+static fy_status_t broadcast(fy_group_t *group, char *base, const window_t *w, int root)
 {
-    const uint64_t nbytes = work->src.info.nbytes;
-    const uint64_t most = FYD_PIECE * (uint64_t)group->transport.size;
     const int self = group->transport.rank;
-    char *base = work->src.data;
-    window_t w = { .element = 1 };
-    for (w.at = 0; w.at < nbytes; w.at += w.nbytes) {
-        size_t count = 0;
-        w.nbytes = least(nbytes - w.at, most);
-        for (int r = 0; self == work->option && r < group->transport.size; r++)
-            add(group, &count, r, true, base + part_at(group, &w, r), part_nbytes(group, &w, r));
-        if (self != work->option)
-            add(group, &count, work->option, false, base + part_at(group, &w, self),
-                part_nbytes(group, &w, self));
-        FY_TRY(move(group, count));
-        FY_TRY(spread_parts(group, base, &w, work->option));
-    }
-    return FY_STATUS_OK;
+    size_t count = 0;
+    for (int r = 0; self == root && r < group->transport.size; r++)
+        add(group, &count, r, true, base + part_at(group, w, r), part_nbytes(group, w, r));
+    if (self != root)
+        add(group, &count, root, false, base + part_at(group, w, self),
+            part_nbytes(group, w, self));
+    FY_TRY(move(group, count));
+    return spread_parts(group, base, w, root);
 }
 
-static fy_status_t run_reduce_scatter(fy_group_t *group, const fyd_work_t *work)
+static fy_status_t move_window(fy_group_t *group, const fyd_work_t *work, const window_t *w)
 {
-    const uint64_t nbytes = work->dst.info.nbytes;
-    char *out = work->dst.data;
-    window_t w = { .stride = nbytes, .element = fy_dtype_size(work->dst.info.dtype) };
-    for (w.at = 0; w.at < nbytes; w.at += w.nbytes) {
-        w.nbytes = least(nbytes - w.at, FYD_PIECE);
-        FY_TRY(reduce_part(group, &work->src, &w, (fy_group_reduce_t)work->option, out + w.at));
+    const int option = work->call.option;
+    char *src = work->src.data, *dst = work->dst.data, *part;
+    size_t count = 0;
+    switch (work->call.kind) {
+    case FY_COLLECTIVE_ALL_REDUCE:
+        part = src + part_at(group, w, group->transport.rank);
+        FY_TRY(reduce_part(group, &work->src, w, (fy_group_reduce_t)option, part));
+        return spread_parts(group, src, w, -1);
+    case FY_COLLECTIVE_BROADCAST: return broadcast(group, src, w, option);
+    case FY_COLLECTIVE_REDUCE_SCATTER:
+        return reduce_part(group, &work->src, w, (fy_group_reduce_t)option, dst + w->at);
+    case FY_COLLECTIVE_ALL_GATHER: return spread_parts(group, dst, w, -1);
+    case FY_COLLECTIVE_SEND: add(group, &count, option, true, src + w->at, w->nbytes); break;
+    default: add(group, &count, option, false, dst + w->at, w->nbytes);
     }
-    return FY_STATUS_OK;
-}
-
-static fy_status_t run_all_gather(fy_group_t *group, const fyd_work_t *work)
-{
-    const uint64_t nbytes = work->src.info.nbytes;
-    char *base = work->dst.data;
-    window_t w = { .stride = nbytes, .element = 1 };
-    if (nbytes) memcpy(base + (uint64_t)group->transport.rank * nbytes, work->src.data, nbytes);
-    for (w.at = 0; w.at < nbytes; w.at += w.nbytes) {
-        w.nbytes = least(nbytes - w.at, FYD_PIECE);
-        FY_TRY(spread_parts(group, base, &w, -1));
-    }
-    return FY_STATUS_OK;
-}
-
-static fy_status_t run_pair(fy_group_t *group, const fyd_work_t *work)
-{
-    const bool is_send = work->kind == FYD_SEND;
-    const fyd_operand_t *operand = is_send ? &work->src : &work->dst;
-    const uint64_t nbytes = operand->info.nbytes, most = FYD_PIECE * 16;
-    for (uint64_t at = 0; at < nbytes; at += most) {
-        size_t count = 0;
-        add(group, &count, work->option, is_send, (char *)operand->data + at,
-            least(nbytes - at, most));
-        FY_TRY(move(group, count));
-    }
-    return FY_STATUS_OK;
+    return move(group, count);
 }
 
 static fy_status_t run_large(fy_group_t *group, const fyd_work_t *work)
 {
-    switch (work->kind) {
-    case FYD_ALL_REDUCE: return run_all_reduce(group, work);
-    case FYD_BROADCAST: return run_broadcast(group, work);
-    case FYD_REDUCE_SCATTER: return run_reduce_scatter(group, work);
-    case FYD_ALL_GATHER: return run_all_gather(group, work);
-    case FYD_SEND:
-    case FYD_RECEIVE: return run_pair(group, work);
-    default: return FY_STATUS_OK;
+    const uint64_t nbytes = unit_nbytes(work), size = (uint64_t)group->transport.size;
+    const bool is_pair = fyd_is_pair(&work->call), has_parts = !is_pair && !work->in_place;
+    const uint64_t most = FYD_PIECE * (is_pair ? 16 : has_parts ? 1 : size);
+    window_t w = { .stride = has_parts ? nbytes : 0,
+                   .element = fyd_reduces(&work->call) ? fy_dtype_size(work->src.info.dtype) : 1 };
+    if (work->call.kind == FY_COLLECTIVE_ALL_GATHER && nbytes)
+        memcpy((char *)work->dst.data + (uint64_t)group->transport.rank * nbytes, work->src.data,
+               nbytes);
+    for (w.at = 0; w.at < nbytes; w.at += w.nbytes) {
+        w.nbytes = least(nbytes - w.at, most);
+        FY_TRY(move_window(group, work, &w));
     }
+    return FY_STATUS_OK;
 }
 
 /* ---- small tensors, sent with the call ---- */
 
-/* What the call brings to each rank: all of a tensor, or a part. */
-static uint64_t unit_nbytes(const fyd_work_t *work)
-{
-    return work->kind == FYD_REDUCE_SCATTER || work->kind == FYD_RECEIVE ? work->dst.info.nbytes
-           : work->src.tensor                                            ? work->src.info.nbytes
-                                                                         : 0;
-}
-
 /* Of two ranks each sends the whole tensor: one message fewer, and as many bytes. */
 static bool is_summed_whole(const fy_group_t *group, const fyd_work_t *work)
 {
-    return work->kind == FYD_ALL_REDUCE && group->transport.size == 2 &&
+    return work->call.kind == FY_COLLECTIVE_ALL_REDUCE && group->transport.size == 2 &&
            sizeof(fyd_call_t) + work->src.info.nbytes <= group->transport.eager_nbytes;
 }
 
@@ -192,7 +155,8 @@ static bool is_summed_whole(const fy_group_t *group, const fyd_work_t *work)
 static bool is_small(const fy_group_t *group, const fyd_work_t *work)
 {
     const uint64_t unit = unit_nbytes(work), size = (uint64_t)group->transport.size;
-    const bool is_cut = work->kind == FYD_ALL_REDUCE && !is_summed_whole(group, work);
+    const bool is_cut = work->call.kind == FY_COLLECTIVE_ALL_REDUCE &&
+                        !is_summed_whole(group, work);
     const uint64_t most = is_cut ? unit / size + fy_dtype_size(work->src.info.dtype) : unit;
     return unit > 0 && unit <= FYD_SMALL &&
            sizeof(fyd_call_t) + most <= group->transport.eager_nbytes;
@@ -209,14 +173,15 @@ static uint64_t pack(fy_group_t *group, const fyd_work_t *work, int r)
 {
     const char *base = work->src.data;
     uint64_t nbytes = unit_nbytes(work);
-    if (work->kind == FYD_ALL_REDUCE && !is_summed_whole(group, work)) {
+    if (work->call.kind == FY_COLLECTIVE_ALL_REDUCE && !is_summed_whole(group, work)) {
         const window_t w = whole(work);
         base += part_at(group, &w, r);
         nbytes = part_nbytes(group, &w, r);
-    } else if (work->kind == FYD_REDUCE_SCATTER) {
+    } else if (work->call.kind == FY_COLLECTIVE_REDUCE_SCATTER) {
         base += (uint64_t)r * nbytes;
-    } else if (work->kind == FYD_RECEIVE ||
-               (work->kind == FYD_BROADCAST && work->option != group->transport.rank)) {
+    } else if (work->call.kind == FY_COLLECTIVE_RECEIVE ||
+               (work->call.kind == FY_COLLECTIVE_BROADCAST &&
+                work->call.option != group->transport.rank)) {
         return 0;
     }
     if (nbytes) memcpy(fyd_outbox(group, r), base, nbytes);
@@ -230,8 +195,8 @@ static void reduce_inbox(fy_group_t *group, const fyd_work_t *work, const char *
     const int size = group->transport.size;
     for (int r = 0; r < size; r++)
         group->sources[r] = r == group->transport.rank ? own : fyd_inbox(group, r);
-    fyd_reduce(work->src.info.dtype, (fy_group_reduce_t)work->option, out, group->sources, size,
-               nbytes / fy_dtype_size(work->src.info.dtype));
+    fyd_reduce(work->src.info.dtype, (fy_group_reduce_t)work->call.option, out, group->sources,
+               size, nbytes / fy_dtype_size(work->src.info.dtype));
 }
 
 static fy_status_t run_small(fy_group_t *group, const fyd_work_t *work)
@@ -240,8 +205,8 @@ static fy_status_t run_small(fy_group_t *group, const fyd_work_t *work)
     const uint64_t nbytes = unit_nbytes(work);
     char *src = work->src.data, *dst = work->dst.data;
     const window_t w = whole(work);
-    switch (work->kind) {
-    case FYD_ALL_REDUCE:
+    switch (work->call.kind) {
+    case FY_COLLECTIVE_ALL_REDUCE:
         if (!is_summed_whole(group, work)) {
             src += part_at(group, &w, self);
             reduce_inbox(group, work, src, src, part_nbytes(group, &w, self));
@@ -249,17 +214,17 @@ static fy_status_t run_small(fy_group_t *group, const fyd_work_t *work)
         }
         reduce_inbox(group, work, src, src, nbytes);
         break;
-    case FYD_BROADCAST:
-        if (work->option != self) memcpy(src, fyd_inbox(group, work->option), nbytes);
+    case FY_COLLECTIVE_BROADCAST:
+        if (work->call.option != self) memcpy(src, fyd_inbox(group, work->call.option), nbytes);
         break;
-    case FYD_REDUCE_SCATTER:
+    case FY_COLLECTIVE_REDUCE_SCATTER:
         reduce_inbox(group, work, src + (uint64_t)self * nbytes, dst, nbytes);
         break;
-    case FYD_ALL_GATHER:
+    case FY_COLLECTIVE_ALL_GATHER:
         for (int r = 0; r < group->transport.size; r++)
             memcpy(dst + (uint64_t)r * nbytes, r == self ? src : fyd_inbox(group, r), nbytes);
         break;
-    case FYD_RECEIVE: memcpy(dst, fyd_inbox(group, work->option), nbytes); break;
+    case FY_COLLECTIVE_RECEIVE: memcpy(dst, fyd_inbox(group, work->call.option), nbytes); break;
     default: break;
     }
     return FY_STATUS_OK;
@@ -271,12 +236,14 @@ static void count_small(fy_group_t *group, const fyd_work_t *work, int peer)
     const window_t w = whole(work);
     const int self = group->transport.rank;
     uint64_t in = unit_nbytes(work);
-    if (work->kind == FYD_ALL_REDUCE && !is_summed_whole(group, work))
+    if (work->call.kind == FY_COLLECTIVE_ALL_REDUCE && !is_summed_whole(group, work))
         in = part_nbytes(group, &w, self);
     for (int r = 0; r < group->transport.size; r++) {
         if (r == self || (peer >= 0 && r != peer)) continue;
         group->sent_nbytes += group->packed[r];
-        if (work->kind == FYD_SEND || (work->kind == FYD_BROADCAST && work->option != r)) continue;
+        if (work->call.kind == FY_COLLECTIVE_SEND ||
+            (work->call.kind == FY_COLLECTIVE_BROADCAST && work->call.option != r))
+            continue;
         group->received_nbytes += in;
     }
 }
@@ -286,9 +253,9 @@ static void count_small(fy_group_t *group, const fyd_work_t *work, int peer)
 /* The engine is held. */
 static fy_status_t run(fy_group_t *group, fyd_work_t *work)
 {
-    const bool is_pair = work->kind == FYD_SEND || work->kind == FYD_RECEIVE;
-    const int peer = is_pair ? work->option : -1;
-    const bool small = !work->is_native && is_small(group, work);
+    const bool is_pair = fyd_is_pair(&work->call);
+    const int peer = is_pair ? work->call.option : -1;
+    const bool small = !work->call.is_native && is_small(group, work);
     FY_TRY(fyd_check(group));
     work->call.number = group->call.number + 1;
     group->call = work->call;
@@ -297,7 +264,7 @@ static fy_status_t run(fy_group_t *group, fyd_work_t *work)
         group->packed[r] = is_sent ? pack(group, work, r) : 0;
     }
     FY_TRY(fyd_agree(group, peer));
-    if (work->is_native) {
+    if (work->call.is_native) {
         FY_TRY(fyd_native_run(group, work));
         group->ncalls++;
         return FY_STATUS_OK;
@@ -316,8 +283,8 @@ fy_status_t fyd_move(fy_group_t *group, fyd_work_t *work)
     pthread_mutex_lock(&group->engine);
     const fy_status_t status = run(group, work);
     fyd_account(group);
-    fy_ledger_collective_ran(work->name, group->transport.rank, group->call.number, start_ns,
-                             status);
+    fy_ledger_collective_ran(fyd_call_name(&work->call), group->transport.rank, group->call.number,
+                             start_ns, status);
     pthread_mutex_unlock(&group->engine);
     return status;
 }

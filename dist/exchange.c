@@ -54,7 +54,7 @@ static int first_missing(const fyd_message_t *messages, size_t count)
 
 static fy_status_t fail_late(fy_group_t *group, const fyd_message_t *messages, size_t count)
 {
-    char call[160], last[160] = "none", more[160] = "";
+    char call[160], last[160], more[160] = "";
     const int lost = fyd_blame(group, first_missing(messages, count));
     int before = lost;
     for (size_t i = 0; i < count; i++) {
@@ -67,7 +67,7 @@ static fy_status_t fail_late(fy_group_t *group, const fyd_message_t *messages, s
     }
     const fyd_peer_t *peer = &group->peers[lost];
     fyd_call_text(&group->call, call, sizeof call);
-    if (peer->last.kind != FYD_OPENING) fyd_call_text(&peer->last, last, sizeof last);
+    fyd_call_text(&peer->last, last, sizeof last);
     (void)FYD_FAIL(RANK_LOST,
                    "rank %d (host %s, process %" PRId64 ") took no part in %s within %.3g s; its "
                    "last call: %s%s",

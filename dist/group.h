@@ -21,23 +21,15 @@
 
 #define FYD_FAIL(code, ...) fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__)
 
-typedef enum fyd_kind {
-    FYD_OPENING,
-    FYD_ALL_REDUCE,
-    FYD_BROADCAST,
-    FYD_REDUCE_SCATTER,
-    FYD_ALL_GATHER,
-    FYD_SEND,
-    FYD_RECEIVE,
-    FYD_BARRIER,
-    FYD_USE_DEVICE,
-    FYD_CLOSING
-} fyd_kind_t;
+/* Kinds of calls behind those of fy_collective_t. */
+enum { FYD_BARRIER = FY_COLLECTIVE_RECEIVE + 1, FYD_USE_DEVICE, FYD_CLOSING };
 
 /* One call, as the ranks compare it; sent as it is between processes of one program. */
 typedef struct fyd_call {
-    uint64_t number; /* of the rank's calls: 1, 2, ... */
-    int32_t kind, dtype, option, rank;
+    uint64_t number; /* of the rank's calls: 1, 2, ...; 0: none yet */
+    int32_t kind, dtype;
+    int32_t option; /* a fy_group_reduce_t, the root, the other rank */
+    int32_t rank;   /* of the tensor */
     int64_t dims[FY_MAX_RANK];
     int64_t is_native; /* from device to device: fyd_is_native */
 } fyd_call_t;
@@ -53,7 +45,7 @@ typedef struct fyd_peer {
     char host[FYD_NAME_SIZE];
     int64_t process;
     int64_t beats;   /* 1: if silent, it is lost */
-    fyd_call_t last; /* that this rank has seen; kind FYD_OPENING: none */
+    fyd_call_t last; /* that this rank has seen */
 } fyd_peer_t;
 
 /* The beats from and to one rank. MPI owns a buffer while its request is open. */
@@ -148,7 +140,18 @@ void fyd_beat_close(fy_group_t *group);
 
 /* ---- agree.c ---- */
 
-/* Writes "all_reduce 17 of f32 [10, 3]". */
+/* "group_all_reduce": the public function. */
+const char *fyd_call_name(const fyd_call_t *call);
+static inline bool fyd_reduces(const fyd_call_t *call)
+{
+    return call->kind == FY_COLLECTIVE_ALL_REDUCE || call->kind == FY_COLLECTIVE_REDUCE_SCATTER;
+}
+/* Concerns this rank and `option` only. */
+static inline bool fyd_is_pair(const fyd_call_t *call)
+{
+    return call->kind == FY_COLLECTIVE_SEND || call->kind == FY_COLLECTIVE_RECEIVE;
+}
+/* Writes "all_reduce 17 of f32 [10, 3]"; "open": no call was made yet. */
 void fyd_call_text(const fyd_call_t *call, char *text, size_t size);
 /* Compares group->call with that of every rank; `peer` >= 0: with that rank's only. The bytes in
  * outbox go along, and those of the others are in inbox: fyd_inbox. */
@@ -172,10 +175,10 @@ typedef struct fyd_operand {
     void *data;
 } fyd_operand_t;
 
-/* Fails: INVALID_ARGUMENT (not contiguous, read-only). `is_own`: uses another handle, which no
- * scope ends. */
-fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access, bool is_own,
-                             fyd_operand_t *out);
+/* `operand` has a tensor only; NULL: nothing is done. Fails: INVALID_ARGUMENT (not contiguous,
+ * read-only). `is_own`: uses another handle, which no scope ends. */
+fy_status_t fyd_operand_open(const char *call, fyd_operand_t *operand, fy_access_t access,
+                             bool is_own);
 /* Makes its elements available on the host: maps them, or allocates what fyd_operand_read and
  * _write need. */
 fy_status_t fyd_operand_stage(fyd_operand_t *operand);
@@ -188,11 +191,7 @@ void fyd_operand_close(fyd_operand_t *operand, bool is_used);
 /* ---- call.c, collective.c, worker.c ---- */
 
 typedef struct fyd_work {
-    const char *name;
-    fyd_kind_t kind;
-    int option;              /* the reduction, the root, the other rank */
-    bool in_place;           /* src only */
-    bool is_native;          /* the tensors stay on the device */
+    bool in_place;           /* src is written; dst has no tensor */
     bool is_used;            /* after a failure: MPI may still use the elements */
     fyd_operand_t src, dst;  /* tensor NULL: none */
     fyd_call_t call;         /* without its number */
@@ -204,9 +203,14 @@ typedef struct fyd_work {
 
 /* Compares the calls and moves the bytes between the operands' elements on the host. */
 fy_status_t fyd_move(fy_group_t *group, fyd_work_t *work);
+static inline fy_tensor_t *fyd_written(const fyd_work_t *work)
+{
+    return work->in_place ? work->src.tensor : work->dst.tensor;
+}
 /* The whole call: download, exchange, upload. Closes the operands. */
 fy_status_t fyd_work_run(fy_group_t *group, fyd_work_t *work, fy_ticket_t *out_ticket);
-void fyd_work_close(fyd_work_t *work);
+/* Closes the operands; returns `status`, whose error stays. */
+fy_status_t fyd_work_close(fyd_work_t *work, fy_status_t status);
 
 fy_status_t fyd_heart_start(fy_group_t *group);
 /* At the first asynchronous call; does nothing at later ones. */

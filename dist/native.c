@@ -139,40 +139,19 @@ bool fyd_is_native(const fy_group_t *group, const fyd_work_t *work)
 {
     const fyd_operand_t *a = work->src.tensor ? &work->src : &work->dst;
     const fyd_operand_t *b = work->dst.tensor ? &work->dst : a;
-    const bool is_reduction = work->kind == FYD_ALL_REDUCE || work->kind == FYD_REDUCE_SCATTER;
     if (!group->communicator || !a->tensor || !a->info.nelem) return false;
-    if (is_reduction && work->option == FY_GROUP_MAX) return false; /* NCCL's may drop NaN */
+    if (fyd_reduces(&work->call) && work->call.option == FY_GROUP_MAX)
+        return false; /* NCCL's may drop NaN */
     return a->info.device == group->device && b->info.device == group->device;
 }
 
-static void name_call(const fyd_work_t *work, fy_collective_t *out_kind, int *out_option)
-{
-    static const fy_collective_t kinds[] = {
-        [FYD_ALL_REDUCE] = FY_COLLECTIVE_ALL_REDUCE,
-        [FYD_BROADCAST] = FY_COLLECTIVE_BROADCAST,
-        [FYD_REDUCE_SCATTER] = FY_COLLECTIVE_REDUCE_SCATTER,
-        [FYD_ALL_GATHER] = FY_COLLECTIVE_ALL_GATHER,
-        [FYD_SEND] = FY_COLLECTIVE_SEND,
-        [FYD_RECEIVE] = FY_COLLECTIVE_RECEIVE,
-    };
-    *out_kind = kinds[work->kind];
-    *out_option = work->option;
-    if (work->kind == FYD_ALL_REDUCE || work->kind == FYD_REDUCE_SCATTER)
-        *out_option = work->option == FY_GROUP_MEAN ? FY_COLLECTIVE_MEAN : FY_COLLECTIVE_SUM;
-}
-
-static fy_tensor_t *written(const fyd_work_t *work)
-{
-    return work->in_place ? work->src.tensor : work->dst.tensor;
-}
+_Static_assert((int)FY_GROUP_SUM == FY_COLLECTIVE_SUM && (int)FY_GROUP_MEAN == FY_COLLECTIVE_MEAN,
+               "an option of a group is one of its communicator");
 
 fy_status_t fyd_native_prepare(fy_group_t *group, const fyd_work_t *work)
 {
-    fy_collective_t kind;
-    int option;
-    name_call(work, &kind, &option);
-    return fy_communicator_prepare(group->communicator, kind, option, written(work),
-                                   work->src.tensor);
+    return fy_communicator_prepare(group->communicator, (fy_collective_t)work->call.kind,
+                                   work->call.option, fyd_written(work), work->src.tensor);
 }
 
 /* Bytes of elements that this rank sends and receives, as the same call by MPI would. */
@@ -181,15 +160,15 @@ static void count(fy_group_t *group, const fyd_work_t *work)
     const uint64_t n = (uint64_t)group->transport.size;
     const uint64_t src = work->src.info.nbytes, dst = work->dst.info.nbytes;
     uint64_t sent = 0, received = 0;
-    switch (work->kind) {
-    case FYD_ALL_REDUCE: sent = received = 2 * (n - 1) * src / n; break;
-    case FYD_REDUCE_SCATTER: sent = received = (n - 1) * dst; break;
-    case FYD_ALL_GATHER: sent = received = (n - 1) * src; break;
-    case FYD_BROADCAST:
-        sent = work->option == group->transport.rank ? src : (n - 2) * src / n;
-        received = work->option == group->transport.rank ? 0 : src;
+    switch (work->call.kind) {
+    case FY_COLLECTIVE_ALL_REDUCE: sent = received = 2 * (n - 1) * src / n; break;
+    case FY_COLLECTIVE_REDUCE_SCATTER: sent = received = (n - 1) * dst; break;
+    case FY_COLLECTIVE_ALL_GATHER: sent = received = (n - 1) * src; break;
+    case FY_COLLECTIVE_BROADCAST:
+        sent = work->call.option == group->transport.rank ? src : (n - 2) * src / n;
+        received = work->call.option == group->transport.rank ? 0 : src;
         break;
-    case FYD_SEND: sent = src; break;
+    case FY_COLLECTIVE_SEND: sent = src; break;
     default: received = dst;
     }
     group->sent_nbytes += sent;
@@ -200,12 +179,10 @@ static void count(fy_group_t *group, const fyd_work_t *work)
 
 fy_status_t fyd_native_run(fy_group_t *group, fyd_work_t *work)
 {
-    fy_collective_t kind;
-    int option;
     const uint64_t begin = fyd_now_ns();
-    name_call(work, &kind, &option);
     const fy_status_t status = fy_communicator_submit(
-        group->communicator, kind, option, written(work), work->src.tensor, &work->ticket);
+        group->communicator, (fy_collective_t)work->call.kind, work->call.option, fyd_written(work),
+        work->src.tensor, &work->ticket);
     group->blocked_ns += fyd_now_ns() - begin;
     if (status != FY_STATUS_OK) return give_up(group, status);
     group->last_native = work->ticket;

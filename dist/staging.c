@@ -25,20 +25,21 @@ static fy_status_t stage(fyd_operand_t *operand)
     return fy_tensor_map(operand->staging, FY_ACCESS_READ_WRITE, &operand->data);
 }
 
-fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access, bool is_own,
-                             fyd_operand_t *out)
+fy_status_t fyd_operand_open(const char *call, fyd_operand_t *operand, fy_access_t access,
+                             bool is_own)
 {
-    *out = (fyd_operand_t){ .info = FY_TENSOR_INFO_INIT, .access = access };
-    FY_TRY(fy_tensor_query(tensor, &out->info));
-    out->tensor = tensor;
-    const fy_tensor_info_t *info = &out->info;
+    fy_tensor_info_t *info = &operand->info;
+    if (!operand->tensor) return FY_STATUS_OK;
+    *info = (fy_tensor_info_t)FY_TENSOR_INFO_INIT;
+    operand->access = access;
+    FY_TRY(fy_tensor_query(operand->tensor, info));
     if (!info->is_contiguous)
         return FYD_FAIL(INVALID_ARGUMENT,
                         "%s: the tensor '%s' is not contiguous\n  Copy it first: fy_copy", call,
                         info->name);
     if (info->is_read_only && (access & FY_ACCESS_WRITE))
         return FYD_FAIL(INVALID_ARGUMENT, "%s: the tensor '%s' is read-only", call, info->name);
-    return is_own ? own(out) : FY_STATUS_OK;
+    return is_own ? own(operand) : FY_STATUS_OK;
 }
 
 fy_status_t fyd_operand_stage(fyd_operand_t *operand)

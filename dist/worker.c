@@ -59,13 +59,8 @@ static void run(fy_group_t *group, fyd_work_t *work)
 {
     fy_ticket_t ticket = { 0, 0 };
     fy_status_t status = fy_external_enter(work->external);
-    if (status == FY_STATUS_OK) {
-        status = fyd_work_run(group, work, &ticket);
-    } else {
-        const fy_error_t error = *fy_error_get();
-        fyd_work_close(work);
-        fy_error_set(status, error.file, error.line, "%s", error.text);
-    }
+    status = status == FY_STATUS_OK ? fyd_work_run(group, work, &ticket)
+                                    : fyd_work_close(work, status);
     if (status != FY_STATUS_OK) give_up(group);
     fy_external_finish(work->external, ticket, status);
     free(work);

@@ -144,6 +144,21 @@ static fy_status_t lack_tensors(fy_group_t *group, fy_device_t *device)
     return call_all(group, device, 10);
 }
 
+/* One handle as src and dst of calls that are not in place. */
+static fy_status_t share_tensors(fy_group_t *group, fy_device_t *device)
+{
+    fy_tensor_t *x;
+    FY_TRY(make(group, device, 10, &x));
+    for (int i = 0; i < 2; i++) {
+        const fy_status_t status = i ? fy_group_reduce_scatter(group, x, x, FY_GROUP_SUM)
+                                     : fy_group_all_gather(group, x, x);
+        if (status != FY_STATUS_INVALID_ARGUMENT ||
+            !strstr(fy_error_get()->text, "src and dst share a storage"))
+            return FYD_FAIL(CORRUPT_DATA, "call %d: %s", i, fy_status_name(status));
+    }
+    return call_all(group, device, 10);
+}
+
 /* A child has no threads of the group: nothing waits for them. */
 static void use_in_child(fy_group_t *group)
 {
@@ -214,6 +229,8 @@ TS_TEST(a_closed_group_is_not_waited_for)
 }
 
 TS_TEST(a_missing_tensor_is_refused) { all_hold(2, hosts, lack_tensors, no_faults); }
+
+TS_TEST(one_tensor_is_not_both_operands) { all_hold(1, hosts, share_tensors, no_faults); }
 
 TS_TEST(a_child_cannot_use_a_group) { all_hold(2, hosts, forks, no_faults); }
 
