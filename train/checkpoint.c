@@ -37,19 +37,12 @@ static fy_status_t check_progress(fy_status_t status, const char *where, const f
 
 /* ---- saving ---- */
 
-/* Schedules change Adam's beta1 as its momentum. */
-static double momentum_of(const fy_optimizer_options_t *options)
-{
-    return options->kind == FY_OPTIMIZER_ADAM || options->kind == FY_OPTIMIZER_ADAMW ||
-                   options->kind == FY_OPTIMIZER_LAMB
-               ? options->beta1
-               : options->momentum;
-}
-
 static fy_status_t fill_progress(fyt_pieces_t *p, const fy_progress_t *progress)
 {
     void *counts, *rates, *losses;
-    fy_optimizer_options_t options = { .struct_size = sizeof options };
+    fy_optimizer_options_t options = { .struct_size = sizeof options,
+                                       .lr = progress->lr,
+                                       .momentum = progress->momentum };
     FY_TRY(fy_tensor_map(p->progress, FY_ACCESS_WRITE, &counts));
     FY_TRY(fy_tensor_map(p->rates, FY_ACCESS_WRITE, &rates));
     FY_TRY(fy_tensor_map(p->losses, FY_ACCESS_WRITE, &losses));
@@ -57,9 +50,8 @@ static fy_status_t fill_progress(fyt_pieces_t *p, const fy_progress_t *progress)
            (int64_t[]){ progress->step, progress->epoch, progress->epoch_step, progress->seed },
            4 * sizeof(int64_t));
     if (p->optimizer) FY_TRY(fy_optimizer_get(p->optimizer, &options));
-    memcpy(rates,
-           (double[]){ p->optimizer ? options.lr : progress->lr,
-                       p->optimizer ? momentum_of(&options) : progress->momentum },
+    const double *momentum = fyt_optimizer_momentum(&options);
+    memcpy(rates, (double[]){ options.lr, momentum ? *momentum : options.momentum },
            2 * sizeof(double));
     memcpy(losses,
            (double[]){ progress->loss_sum, progress->loss_samples, progress->interval_loss_sum,
@@ -253,12 +245,12 @@ static fy_status_t restore(fyt_pieces_t *p, const fy_progress_t *progress)
     fy_optimizer_options_t before = { .struct_size = sizeof before };
     if (!p->optimizer) return fyt_pieces_upload(p);
     FY_TRY(fy_optimizer_get(p->optimizer, &before));
-    const int has_momentum = before.kind != FY_OPTIMIZER_ADADELTA;
-    if (has_momentum) FY_TRY(fy_optimizer_set_momentum(p->optimizer, progress->momentum));
+    const double *momentum = fyt_optimizer_momentum(&before);
+    if (momentum) FY_TRY(fy_optimizer_set_momentum(p->optimizer, progress->momentum));
     fy_status_t status = fyt_pieces_upload(p);
     if (status == FY_STATUS_OK) status = fy_optimizer_set_lr(p->optimizer, progress->lr);
-    const fy_status_t undone = status != FY_STATUS_OK && has_momentum
-                                   ? fy_optimizer_set_momentum(p->optimizer, momentum_of(&before))
+    const fy_status_t undone = status != FY_STATUS_OK && momentum
+                                   ? fy_optimizer_set_momentum(p->optimizer, *momentum)
                                    : status;
     (void)undone; /* it was accepted before: it cannot fail */
     return status;

@@ -1,12 +1,14 @@
 /* Optimizers: state for each parameter, learning rate and step number on the device, one request a
  * pair and step.
- * Not here: the formulas (opset/formulas/step.h), schedules (schedule.c), clipping (clip.c). */
+ * Not here: the kinds (optimizers.def), the formulas (opset/formulas/step.h), schedules
+ * (schedule.c), clipping (clip.c). */
 #include <ferry/train/optimizer.h>
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <ferry/device.h>
 #include <ferry/scope.h>
@@ -20,21 +22,30 @@
 #include "train/optimizer_parts.h"
 #include "train/optimizer_scaling.h"
 
-enum { STATES = 3, NAME_NBYTES = 40 };
+enum { STATES = 3, NAME_NBYTES = 40, ATTRS = 8 };
+
+/* Of optimizers.def. */
+typedef struct row {
+    double lr, weight_decay;
+    fy_op_t op;
+    bool has_trust; /* ratios */
+    const char *states[STATES];
+} row_t;
 
 typedef struct pair {
-    fy_tensor_t *value, *grad; /* separate handles */
-    fy_tensor_t *low;          /* a copy of the value in half precision; NULL: none */
-    fy_tensor_t *parts;        /* NULL: every factor is 1, and there is one trust ratio */
-    fy_tensor_t *trust;        /* LARS, LAMB */
-    /* two like the value, then the step number; NULL where the kind has none */
-    fy_tensor_t *state[STATES];
+    fy_tensor_t *value, *grad;  /* separate handles */
+    fy_tensor_t *low;           /* a copy of the value in half precision; NULL: none */
+    fy_tensor_t *parts;         /* NULL: every factor is 1, and there is one trust ratio */
+    fy_tensor_t *trust;         /* if the step has trust ratios */
+    fy_tensor_t *state[STATES]; /* those of the row */
     char name[STATES][NAME_NBYTES];
 } pair_t;
 
 struct fy_optimizer {
     fy_optimizer_options_t options;
-    fy_tensor_t *lr; /* f64 */
+    const row_t *row;    /* of the options that it was made with */
+    double attrs[ATTRS]; /* the bytes of those of the row's op */
+    fy_tensor_t *lr;     /* f64 */
     fyt_scaling_t scaling;
     fyt_ranges_t ranges;
     uint64_t checksum; /* of groups and loss scaling */
@@ -42,16 +53,54 @@ struct fy_optimizer {
     pair_t pairs[];
 };
 
-/* The state tensors of each kind. "momentum" exists only if the optimizer is made with one. */
-static const char *const k_states[FY_OPTIMIZER_COUNT][STATES] = {
-    [FY_OPTIMIZER_SGD] = { "momentum", NULL, "step" },
-    [FY_OPTIMIZER_ADAM] = { "exp_avg", "exp_avg_sq", "step" },
-    [FY_OPTIMIZER_ADAMW] = { "exp_avg", "exp_avg_sq", "step" },
-    [FY_OPTIMIZER_ADADELTA] = { "square_avg", "acc_delta", NULL },
-    [FY_OPTIMIZER_RMSPROP] = { "square_avg", "momentum", NULL },
-    [FY_OPTIMIZER_LARS] = { "momentum", NULL, NULL },
-    [FY_OPTIMIZER_LAMB] = { "exp_avg", "exp_avg_sq", "step" },
-};
+/* NULL: an undefined kind. */
+static const row_t *row_of(const fy_optimizer_options_t *o)
+{
+#define OPTIMIZER(kind_, lr, weight_decay, when, op, trust, ...)                           \
+    if (o->kind == FY_OPTIMIZER_##kind_ && (when)) {                                       \
+        static const row_t row = { lr, weight_decay, FY_OP_##op, trust, { __VA_ARGS__ } }; \
+        return &row;                                                                       \
+    }
+#include "train/optimizers.def"
+    return NULL;
+}
+
+/* What an attribute of a step is taken from; NULL: a flag. */
+static double *option_of(fy_optimizer_options_t *o, const fy_attr_field_t *attr)
+{
+    const struct {
+        const char *attr;
+        double *option;
+    } all[] = {
+        { "weight_decay", &o->weight_decay },
+        { "momentum", &o->momentum },
+        { "dampening", &o->dampening },
+        { "beta1", &o->beta1 },
+        { "beta2", &o->beta2 },
+        { "rho", &o->rho },
+        { "alpha", &o->rho },
+        { "eps", &o->eps },
+        { "trust_coefficient", &o->trust_coefficient },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i].attr, attr->name) == 0) return all[i].option;
+    return NULL;
+}
+
+double *fyt_optimizer_momentum(fy_optimizer_options_t *options)
+{
+    const fy_op_info_t *op = fy_op_get(row_of(options)->op);
+    for (int i = 0; i < op->nfields; i++)
+        if (strcmp(op->fields[i].name, "momentum") == 0 || strcmp(op->fields[i].name, "beta1") == 0)
+            return option_of(options, &op->fields[i]);
+    return NULL;
+}
+
+int fyt_optimizer_has_trust(fy_optimizer_kind_t kind)
+{
+    const row_t *row = row_of(&(fy_optimizer_options_t){ .kind = kind });
+    return row && row->has_trust;
+}
 
 const char *fy_optimizer_name(fy_optimizer_kind_t kind)
 {
@@ -66,46 +115,16 @@ const char *fy_optimizer_name(fy_optimizer_kind_t kind)
 void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options,
                            size_t nbytes)
 {
-    static const fy_adam_attrs_t adam = FY_ADAM_ATTRS_INIT;
-    static const fy_adadelta_attrs_t adadelta = FY_ADADELTA_ATTRS_INIT;
-    static const fy_rmsprop_attrs_t rmsprop = FY_RMSPROP_ATTRS_INIT;
-    static const fy_lars_attrs_t lars = FY_LARS_ATTRS_INIT;
-    static const fy_lamb_attrs_t lamb = FY_LAMB_ATTRS_INIT;
-    fy_optimizer_options_t defaults = { .struct_size = sizeof defaults,
-                                        .kind = kind,
-                                        .lr = 0.01,
-                                        .beta1 = adam.beta1,
-                                        .beta2 = adam.beta2,
-                                        .rho = adadelta.rho,
-                                        .eps = adam.eps };
-    switch (kind) {
-    case FY_OPTIMIZER_ADAM: defaults.lr = 0.001; break;
-    case FY_OPTIMIZER_ADAMW:
-        defaults.lr = 0.001;
-        defaults.weight_decay = 0.01;
-        break;
-    case FY_OPTIMIZER_ADADELTA:
-        defaults.lr = 1;
-        defaults.eps = adadelta.eps;
-        break;
-    case FY_OPTIMIZER_RMSPROP:
-        defaults.rho = rmsprop.alpha;
-        defaults.eps = rmsprop.eps;
-        break;
-    case FY_OPTIMIZER_LARS:
-        defaults.lr = 1;
-        defaults.momentum = lars.momentum;
-        defaults.eps = lars.eps;
-        break;
-    case FY_OPTIMIZER_LAMB:
-        defaults.lr = 0.001;
-        defaults.weight_decay = 0.01;
-        defaults.beta1 = lamb.beta1;
-        defaults.beta2 = lamb.beta2;
-        defaults.eps = lamb.eps;
-        break;
-    default: break;
+    fy_optimizer_options_t defaults = FY_OPTIMIZER_OPTIONS_INIT;
+    defaults.kind = kind;
+    const row_t *row = row_of(&defaults);
+    const fy_op_info_t *op = row ? fy_op_get(row->op) : NULL;
+    for (int i = 0; op && i < op->nfields; i++) {
+        double *option = option_of(&defaults, &op->fields[i]);
+        if (option) *option = op->fields[i].fallback;
     }
+    if (row) defaults.lr = row->lr, defaults.weight_decay = row->weight_decay;
+    defaults.trust_coefficient = 0; /* that of the op */
     fy__abi_init(&defaults, sizeof defaults, out_options, nbytes);
 }
 
@@ -124,53 +143,35 @@ static fy_status_t check_lr(const char *kind, double lr)
     return check_field(kind, "lr", lr, lr >= 0 && isfinite(lr), "finite, 0 or more");
 }
 
-static fy_status_t check_share(const char *kind, const char *field, double value)
-{
-    return check_field(kind, field, value, value >= 0 && value < 1, "0 or more and below 1");
-}
-
-static fy_status_t check_momentum(const char *kind, double momentum)
-{
-    return check_field(kind, "momentum", momentum, momentum >= 0 && isfinite(momentum),
-                       "finite, 0 or more");
-}
-
-static fy_status_t check_sgd(const char *kind, const fy_optimizer_options_t *o)
-{
-    FY_TRY(check_momentum(kind, o->momentum));
-    FY_TRY(check_field(kind, "dampening", o->dampening, isfinite(o->dampening), "finite"));
-    const bool fits = !o->nesterov || (o->momentum > 0 && o->dampening == 0);
-    return check_field(kind, "nesterov", o->nesterov, fits,
-                       "0 unless momentum is above 0 and dampening 0");
-}
-
 static fy_status_t check_options(const fy_optimizer_options_t *o)
 {
-    if ((unsigned)o->kind >= FY_OPTIMIZER_COUNT)
+    const row_t *row = row_of(o);
+    if (!row)
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer: kind %d is none of fy_optimizer_kind_t",
                         (int)o->kind);
     const char *kind = fy_optimizer_name(o->kind);
+    const fy_op_info_t *op = fy_op_get(row->op);
+    fy_optimizer_options_t own = *o;
     FY_TRY(check_lr(kind, o->lr));
-    FY_TRY(check_field(kind, "weight_decay", o->weight_decay,
-                       o->weight_decay >= 0 && isfinite(o->weight_decay), "finite, 0 or more"));
-    FY_TRY(fyt_parts_check(o));
-    if (o->kind == FY_OPTIMIZER_SGD) return check_sgd(kind, o);
-    FY_TRY(check_field(kind, "eps", o->eps, o->eps >= 0 && isfinite(o->eps), "finite, 0 or more"));
-    if (o->kind == FY_OPTIMIZER_LARS) {
-        FY_TRY(check_field(kind, "trust_coefficient", o->trust_coefficient,
-                           o->trust_coefficient >= 0 && isfinite(o->trust_coefficient),
-                           "finite, 0 or more"));
-        return check_momentum(kind, o->momentum);
+    for (int i = 0; i < op->nfields; i++) {
+        const fy_attr_field_t *attr = &op->fields[i];
+        const double *value = option_of(&own, attr);
+        if (!value) continue;
+        const bool is_any = attr->high == 0, holds = *value >= attr->low && *value < attr->high;
+        FY_TRY(check_field(kind, value == &own.rho ? "rho" : attr->name, *value,
+                           is_any ? isfinite(*value) : holds,
+                           is_any              ? "finite"
+                           : isinf(attr->high) ? "finite, 0 or more"
+                                               : "0 or more and below 1"));
     }
-    if (o->kind == FY_OPTIMIZER_RMSPROP) {
-        FY_TRY(check_momentum(kind, o->momentum));
+    if (o->kind == FY_OPTIMIZER_SGD)
+        FY_TRY(check_field(kind, "nesterov", o->nesterov,
+                           !o->nesterov || (o->momentum > 0 && o->dampening == 0),
+                           "0 unless momentum is above 0 and dampening 0"));
+    if (o->kind == FY_OPTIMIZER_RMSPROP)
         FY_TRY(check_field(kind, "momentum", o->momentum, !o->centered || o->momentum == 0,
                            "0 with centered"));
-    }
-    if (o->kind == FY_OPTIMIZER_ADADELTA || o->kind == FY_OPTIMIZER_RMSPROP)
-        return check_share(kind, "rho", o->rho);
-    FY_TRY(check_share(kind, "beta1", o->beta1));
-    return check_share(kind, "beta2", o->beta2);
+    return fyt_parts_check(o);
 }
 
 static bool is_half(fy_dtype_t dtype) { return dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16; }
@@ -226,13 +227,19 @@ static fy_status_t hold(fy_tensor_t *tensor, fy_tensor_t **out_handle)
     return FY_STATUS_OK;
 }
 
-static const char *state_name(const fy_optimizer_options_t *options, int i)
+static void fill_attrs(fy_optimizer_t *optimizer)
 {
-    const bool has_momentum = options->momentum != 0;
-    if (options->kind == FY_OPTIMIZER_RMSPROP && i == 1 && options->centered) return "grad_avg";
-    if (options->kind == FY_OPTIMIZER_SGD && !has_momentum) return NULL;
-    if (options->kind == FY_OPTIMIZER_RMSPROP && i == 1 && !has_momentum) return NULL;
-    return k_states[options->kind][i];
+    fy_optimizer_options_t own = optimizer->options;
+    const fy_op_info_t *op = fy_op_get(optimizer->row->op);
+    for (int i = 0; i < op->nfields; i++) {
+        const fy_attr_field_t *attr = &op->fields[i];
+        const double *option = option_of(&own, attr);
+        char *to = (char *)optimizer->attrs + attr->offset;
+        if (option == &own.trust_coefficient && *option == 0) option = &attr->fallback;
+        const int32_t flag = own.kind == FY_OPTIMIZER_SGD ? own.nesterov != 0
+                                                          : own.kind == FY_OPTIMIZER_ADAMW;
+        memcpy(to, option ? (const void *)option : &flag, option ? sizeof *option : sizeof flag);
+    }
 }
 
 /* In a scope of the caller whose category is optimizer state. */
@@ -249,7 +256,7 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
     if (optimizer->scaling.state && !pair->parts)
         FY_TRY(fyt_scaling_make_parts(info.device, &pair->parts));
     for (int i = 0; i < STATES; i++) {
-        const char *name = state_name(&optimizer->options, i);
+        const char *name = optimizer->row->states[i];
         if (!name) continue;
         const bool counts = i == STATES - 1;
         const fy_dtype_t dtype = counts                ? FY_DTYPE_I64
@@ -308,6 +315,8 @@ fy_status_t fyt_optimizer_create(const fy_optimizer_options_t *options, size_t c
     if (!optimizer)
         return FYT_FAIL(OUT_OF_MEMORY, "optimizer: no host memory for %zu pairs", count);
     optimizer->options = *options;
+    optimizer->row = row_of(options);
+    fill_attrs(optimizer);
     optimizer->checksum = fyt_parts_checksum(options, &scaling);
     optimizer->count = count;
     fy_scope_t scope = fy_scope_begin("optimizer");
@@ -379,66 +388,23 @@ fyt_ranges_t *fyt_optimizer_ranges(fy_optimizer_t *optimizer) { return &optimize
 
 /* ---- using it ---- */
 
-typedef union attrs {
-    fy_sgd_attrs_t sgd;
-    fy_adam_attrs_t adam;
-    fy_adadelta_attrs_t adadelta;
-    fy_rmsprop_attrs_t rmsprop;
-    fy_lars_attrs_t lars;
-    fy_lamb_attrs_t lamb;
-} attrs_t;
-
-/* The op of a step, and its attributes. */
-static fy_op_t op_of(const fy_optimizer_options_t *o, const pair_t *pair, attrs_t *out)
-{
-    switch (o->kind) {
-    case FY_OPTIMIZER_SGD:
-        out->sgd = (fy_sgd_attrs_t){ o->momentum, o->dampening, o->weight_decay, o->nesterov != 0 };
-        return pair->state[0] ? FY_OP_SGD_MOMENTUM_STEP : FY_OP_SGD_STEP;
-    case FY_OPTIMIZER_ADADELTA:
-        out->adadelta = (fy_adadelta_attrs_t){ o->rho, o->eps, o->weight_decay };
-        return FY_OP_ADADELTA_STEP;
-    case FY_OPTIMIZER_RMSPROP:
-        out->rmsprop = (fy_rmsprop_attrs_t){ o->rho, o->eps, o->weight_decay, o->momentum };
-        return o->centered      ? FY_OP_RMSPROP_CENTERED_STEP
-               : pair->state[1] ? FY_OP_RMSPROP_MOMENTUM_STEP
-                                : FY_OP_RMSPROP_STEP;
-    case FY_OPTIMIZER_LARS:
-        out->lars = (fy_lars_attrs_t)FY_LARS_ATTRS_INIT;
-        if (o->trust_coefficient > 0) out->lars.trust_coefficient = o->trust_coefficient;
-        out->lars.momentum = o->momentum;
-        out->lars.eps = o->eps;
-        out->lars.weight_decay = o->weight_decay;
-        return FY_OP_LARS_STEP;
-    case FY_OPTIMIZER_LAMB:
-        out->lamb = (fy_lamb_attrs_t){ o->beta1, o->beta2, o->eps, o->weight_decay };
-        return FY_OP_LAMB_STEP;
-    default:
-        out->adam = (fy_adam_attrs_t){ o->beta1, o->beta2, o->eps, o->weight_decay,
-                                       o->kind == FY_OPTIMIZER_ADAMW };
-        return FY_OP_ADAM_STEP;
-    }
-}
-
 /* Results: the value, its states, the trust ratios, the step number, the copy. */
 static fy_status_t step_pair(const fy_optimizer_t *optimizer, const pair_t *pair)
 {
-    const fy_optimizer_options_t *o = &optimizer->options;
+    const fy_op_t op = optimizer->row->op;
     fy_tensor_t *scaling = optimizer->scaling.state;
     fy_tensor_t *src[4] = { pair->grad, optimizer->lr, pair->parts, scaling };
     fy_tensor_t *const given[] = { pair->value, pair->state[0], pair->state[1],
                                    pair->trust, pair->state[2], pair->low };
     fy_tensor_t *dst[sizeof given / sizeof *given];
     size_t ndst = 0;
-    attrs_t attrs;
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (given[i]) dst[ndst++] = given[i];
-    const fy_op_t op = op_of(o, pair, &attrs);
     return fy_op_call(op,
                       scaling       ? 4
                       : pair->parts ? 3
                                     : 2,
-                      src, &attrs, fy_op_get(op)->attrs_nbytes, ndst, dst);
+                      src, optimizer->attrs, fy_op_get(op)->attrs_nbytes, ndst, dst);
 }
 
 static fy_status_t check_all(const fy_optimizer_t *optimizer)
@@ -519,26 +485,19 @@ fy_status_t fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum
 {
     if (!optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_set_momentum: optimizer is NULL");
     fy_optimizer_options_t changed = optimizer->options;
-    switch (changed.kind) {
-    case FY_OPTIMIZER_SGD:
-    case FY_OPTIMIZER_RMSPROP:
-        if (!optimizer->pairs[0].state[changed.kind == FY_OPTIMIZER_RMSPROP] && momentum != 0)
-            return FYT_FAIL(INVALID_ARGUMENT,
-                            "optimizer %s: it was made with momentum 0 and has no state for %g; "
-                            "make it with one above 0",
-                            fy_optimizer_name(changed.kind), momentum);
-        changed.momentum = momentum;
-        break;
-    case FY_OPTIMIZER_LARS: changed.momentum = momentum; break;
-    case FY_OPTIMIZER_ADAM:
-    case FY_OPTIMIZER_LAMB:
-    case FY_OPTIMIZER_ADAMW: changed.beta1 = momentum; break;
-    default:
+    double *field = fyt_optimizer_momentum(&changed);
+    if (!field)
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer %s: it has no momentum",
                         fy_optimizer_name(changed.kind));
-    }
+    *field = momentum;
+    if (momentum != 0 && row_of(&changed) != optimizer->row)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "optimizer %s: it was made with momentum 0 and has no state for %g; make "
+                        "it with one above 0",
+                        fy_optimizer_name(changed.kind), momentum);
     FY_TRY(check_options(&changed));
     optimizer->options = changed;
+    fill_attrs(optimizer);
     return FY_STATUS_OK;
 }
 

@@ -24,6 +24,10 @@ fyt_ranges_t *fyt_optimizer_ranges(fy_optimizer_t *optimizer);
 /* Of what fy_optimizer_get leaves out: names and factors of groups, options of loss scaling. */
 uint64_t fyt_optimizer_checksum(const fy_optimizer_t *optimizer);
 int fyt_optimizer_scales(const fy_optimizer_t *optimizer); /* the loss */
+/* Has its step trust ratios? false for an undefined kind. */
+int fyt_optimizer_has_trust(fy_optimizer_kind_t kind);
+/* The field that fy_optimizer_set_momentum changes; NULL: the kind has none. */
+double *fyt_optimizer_momentum(fy_optimizer_options_t *options);
 /* Does it update bytes of this tensor's storage? */
 int fyt_optimizer_updates(const fy_optimizer_t *optimizer, const fy_tensor_t *block);
 /* Does the optimizer leave elements of its model out? Those are updated by other processes. */

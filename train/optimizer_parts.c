@@ -14,6 +14,7 @@
 
 #include "train/fail.h"
 #include "train/model.h"
+#include "train/optimizer.h"
 
 /* RUNS: of a trust ratio's sums: a CUDA block each, a host thread each */
 enum { COLUMNS = 3, RUNS = 64 };
@@ -153,7 +154,7 @@ fy_status_t fyt_parts_make(const fy_optimizer_options_t *options, const fy_tenso
                            const fy_model_t *model, fy_tensor_t **out_parts,
                            fy_tensor_t **out_trust)
 {
-    const bool has_trust = options->kind == FY_OPTIMIZER_LARS || options->kind == FY_OPTIMIZER_LAMB;
+    const bool has_trust = fyt_optimizer_has_trust(options->kind);
     size_t nrows = model ? model->nparams : 1;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     bool differs;

@@ -63,7 +63,7 @@ fy_status_t fy_optimizer_create_ranges(const fy_optimizer_options_t *options,
                         : !options       ? "options is NULL"
                         : !out_optimizer ? "out_optimizer is NULL"
                                          : "there is no range");
-    if (options->kind == FY_OPTIMIZER_LARS || options->kind == FY_OPTIMIZER_LAMB)
+    if (fyt_optimizer_has_trust(options->kind))
         return FYT_FAIL(UNSUPPORTED,
                         "optimizer %s: the trust ratio of a parameter needs all its elements, and "
                         "a range may have some: use adamw, or fy_optimizer_create_model",

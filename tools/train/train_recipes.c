@@ -50,13 +50,9 @@ const char *train_recipe_spec(const train_recipe_t *recipe, const char *model)
 
 void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_options_t *out_options)
 {
-    static const fy_optimizer_kind_t kinds[] = { FY_OPTIMIZER_SGD,     FY_OPTIMIZER_SGD,
-                                                 FY_OPTIMIZER_SGD,     FY_OPTIMIZER_ADAM,
-                                                 FY_OPTIMIZER_ADAMW,   FY_OPTIMIZER_ADADELTA,
-                                                 FY_OPTIMIZER_RMSPROP, FY_OPTIMIZER_LARS,
-                                                 FY_OPTIMIZER_LAMB };
-    fy_optimizer_defaults(choice ? kinds[choice] : recipe->optimizer, out_options,
-                          sizeof *out_options);
+    /* TRAIN_OPTIMIZERS has "default" before the kinds, and "momentum" behind the first. */
+    const int kind = !choice ? (int)recipe->optimizer : choice < 2 ? 0 : choice - 2;
+    fy_optimizer_defaults((fy_optimizer_kind_t)kind, out_options, sizeof *out_options);
     if (choice == 2) out_options->momentum = 0.9;
     /* The recipe's rate is of its kind of optimizer; another kind starts from its own usual one. */
     if (out_options->kind == recipe->optimizer) out_options->lr = recipe->lr;

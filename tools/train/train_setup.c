@@ -149,12 +149,7 @@ static fy_status_t make_optimizer(train_run_t *run)
     train_optimizer(request->recipe, request->optimizer, &options);
     if (!isnan(request->lr)) options.lr = request->lr;
     if (!isnan(request->weight_decay)) options.weight_decay = request->weight_decay;
-    if (!isnan(request->momentum)) {
-        const bool is_adam = options.kind == FY_OPTIMIZER_ADAM ||
-                             options.kind == FY_OPTIMIZER_ADAMW ||
-                             options.kind == FY_OPTIMIZER_LAMB;
-        *(is_adam ? &options.beta1 : &options.momentum) = request->momentum;
-    }
+    if (!isnan(request->momentum)) options.momentum = options.beta1 = request->momentum;
     options.decay_min_rank = request->decay_min_rank;
     options.ngroups = request->ngroups;
     options.groups = request->groups;
@@ -208,11 +203,10 @@ static fy_status_t make_schedule(train_run_t *run)
         schedule->min_lr = optimizer.lr / 10;
     }
     if (kind == FY_SCHEDULE_RANGE) schedule->min_lr = optimizer.lr * 1e-4;
-    const bool has_field = optimizer.kind == FY_OPTIMIZER_SGD ||
-                           optimizer.kind == FY_OPTIMIZER_RMSPROP ||
-                           optimizer.kind == FY_OPTIMIZER_LARS;
-    if (request->graph || (has_field && optimizer.momentum == 0) ||
-        optimizer.kind == FY_OPTIMIZER_ADADELTA)
+    const bool has_beta = optimizer.kind == FY_OPTIMIZER_ADAM ||
+                          optimizer.kind == FY_OPTIMIZER_ADAMW ||
+                          optimizer.kind == FY_OPTIMIZER_LAMB;
+    if (request->graph || (!has_beta && optimizer.momentum == 0))
         /* there is none that could mirror the rate */
         schedule->base_momentum = schedule->max_momentum = 0;
     if (!request->scale_lr) return FY_STATUS_OK;
