@@ -27,8 +27,8 @@ typedef struct fy_loader_options {
     /* 1: the set is uploaded once, in its own dtype, as one upload of samples and one of labels,
      * and converted to F32 there; 0: each batch is uploaded */
     int resident;
-    /* threads that fill batches, 0 .. 16; 0: fy_loader_next fills them. Ignored for resident
-     * sets */
+    /* threads that fill batches, 0 .. 16; 0: fy_loader_next fills them, or the set is
+     * resident */
     int workers;
     int depth; /* batches ahead of the one in use, 1 .. 64 */
     /* x = (sample * scale - mean[c]) / std[c], c the last axis; 1/255 for pixels. Tokens (I32): 1,
