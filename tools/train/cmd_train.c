@@ -77,6 +77,7 @@ static bool read_groups(const char *text, train_request_t *request)
         if (request->ngroups < TRAIN_GROUPS && text[length] == '=' && length < TRAIN_NAME_NBYTES) {
             name = request->group_names[request->ngroups];
             snprintf(name, TRAIN_NAME_NBYTES, "%.*s", (int)length, text);
+            group->prefix = name;
             group->lr_scale = strtod(text + length + 1, &end);
             group->weight_decay_scale = 1;
         }
@@ -96,14 +97,16 @@ static bool read_groups(const char *text, train_request_t *request)
 
 static bool changes_images(const train_request_t *request)
 {
-    return request->resize || request->pad || request->crop || request->flip;
+    const fy_loader_options_t *l = &request->loader;
+    return l->resize || l->pad || l->crop || request->flip;
 }
 
 /* Why the options about the learning rate cannot be combined; NULL: they can. */
-static const char *find_rate_problem(const train_request_t *request)
+static const char *find_rate_problem(const train_run_t *run)
 {
+    const train_request_t *request = &run->request;
     const fy_schedule_kind_t kind = train_schedule_kind(request);
-    if (request->find_lr && (request->checkpoint || request->save || request->graph))
+    if (request->find_lr && (run->options.checkpoint || request->save || request->graph))
         return "--find-lr keeps nothing that it trains: not with --checkpoint, --save, --graph";
     if (request->find_lr && request->chooses)
         return "--find-lr keeps a copy of the model, which --recompute auto does not plan";
@@ -117,26 +120,27 @@ static const char *find_rate_problem(const train_request_t *request)
 }
 
 /* Checks combinations of options; explains a refusal. */
-static bool check(train_request_t *request)
+static bool check(const train_run_t *run)
 {
+    const train_request_t *request = &run->request;
     const char *problem = NULL;
     fy_optimizer_options_t optimizer;
     train_optimizer(request->recipe, request->optimizer, &optimizer);
-    if (request->resume && !request->checkpoint)
+    if (request->resume && !run->options.checkpoint)
         problem = "--resume needs --checkpoint, the folder to go on from";
     if (!request->recipe->is_image && changes_images(request))
         problem = "--resize, --pad, --crop and --flip change images; this model takes none";
     if (request->workers > 0 && !request->stream)
         problem = "--workers fill batches that are uploaded one by one: add --stream-data";
-    if (request->graph && request->accumulate > 1)
+    if (request->graph && run->options.accumulate > 1)
         problem = "--graph replays whole steps: not with --accumulate";
-    if (request->graph && request->memory.offload > 1)
+    if (request->graph && request->model.offload > 1)
         problem = "--graph replays a recorded step, which cannot wait for --offload";
-    if (request->chooses && request->memory.offload)
+    if (request->chooses && request->model.offload)
         problem = "--recompute auto chooses whether to offload";
     if (request->memory_limit && !request->chooses)
         problem = "--memory-limit is what --recompute auto plans for";
-    if (request->checkpoint_every > 0 && !request->checkpoint)
+    if (run->options.checkpoint_every > 0 && !run->options.checkpoint)
         problem = "--checkpoint-every needs --checkpoint";
     if (optimizer.kind == FY_OPTIMIZER_ADADELTA && !isnan(request->momentum))
         problem = "--momentum: adadelta has none; name another --optimizer";
@@ -148,31 +152,32 @@ static bool check(train_request_t *request)
         problem = "--sync-batch-norm joins statistics of the processes of --dist auto";
     if (request->dist && (request->graph || request->find_lr || request->chooses))
         problem = "--dist auto: not with --graph, --find-lr, --recompute auto";
-    if (!problem) problem = find_rate_problem(request);
+    if (!problem) problem = find_rate_problem(run);
     if (problem) fprintf(stderr, "ferry: train: %s\n", problem);
     return !problem;
 }
 
-/* -1 and NaN: as the model is usually trained. */
-static const train_request_t nothing_said = { .epochs = -1,
-                                              .memory = FY_MODEL_OPTIONS_INIT,
-                                              .batch = -1,
-                                              .accumulate = 1,
-                                              .seed = 1,
-                                              .workers = -1,
-                                              .log_every = 100,
-                                              .keep = 3,
-                                              .lr = NAN,
-                                              .momentum = NAN,
-                                              .weight_decay = NAN,
-                                              .clip_norm = NAN,
-                                              .clip_value = NAN };
-
-static void fill_defaults(train_request_t *request)
+/* Those of the recipe where nothing was given, and those that follow from others. */
+static void fill(train_run_t *run)
 {
-    if (request->epochs < 0) request->epochs = request->recipe->epochs;
-    if (request->batch < 0) request->batch = request->recipe->batch;
-    if (request->workers < 0) request->workers = 2;
+    train_request_t *r = &run->request;
+    fy_train_options_t *options = &run->options;
+    if (options->epochs < 0) options->epochs = r->recipe->epochs;
+    if (r->loader.batch < 0) r->loader.batch = r->recipe->batch;
+    r->loader.workers = !r->stream ? 0 : r->workers < 0 ? 2 : (int)r->workers;
+    r->loader.resident = !r->stream;
+    r->loader.drop_last = options->graph = r->graph; /* a graph is of full batches */
+    r->loader.flip = r->flip;
+    r->model.seed = r->loader.seed;
+    r->model.drop_bias = r->drop_bias;
+    r->model.low = options->precision = train_precision(r->precision);
+    if (isnan(options->clip_norm)) options->clip_norm = 0;
+    if (isnan(options->clip_value)) options->clip_value = 0;
+    options->keep = (int)r->keep;
+    options->resume = r->resume;
+    options->loss = r->recipe->loss;
+    options->on_event = train_on_event;
+    options->user = run;
 }
 
 /* The defaults of each model, from its recipe. */
@@ -193,89 +198,102 @@ int cmd_train(int argc, char **argv)
     common_t common = { .device = "auto" };
     const char *recompute = NULL;
     int64_t offload = 0;
-    train_request_t r = nothing_said;
+    /* -1 and NaN: as the model is usually trained */
+    train_run_t run = { .request = { .workers = -1,
+                                     .keep = 3,
+                                     .lr = NAN,
+                                     .momentum = NAN,
+                                     .weight_decay = NAN,
+                                     .model = FY_MODEL_OPTIONS_INIT,
+                                     .loader = FY_LOADER_OPTIONS_INIT },
+                        .options = FY_TRAIN_OPTIONS_INIT };
+    train_request_t *r = &run.request;
+    fy_train_options_t *o = &run.options;
+    r->loader.batch = o->epochs = -1;
+    o->log_every = 100;
+    o->clip_norm = o->clip_value = NAN;
     const char *scales = NULL;
     const option_t options[] = {
-        { "data", OPTION_TEXT, "DIR", &r.data,
+        { "data", OPTION_TEXT, "DIR", &r->data,
           "folder of the data set; else $FERRY_DATA, else data/, else made up. gpt: a file of "
           "text, else made up",
           0, 0 },
-        { "epochs", OPTION_INT, "N", &r.epochs, "how often it goes through the data", 1, 1 << 20 },
-        { "max-steps", OPTION_INT, "N", &r.max_steps,
+        { "epochs", OPTION_INT, "N", &o->epochs, "how often it goes through the data", 1, 1 << 20 },
+        { "max-steps", OPTION_INT, "N", &o->max_steps,
           "end after so many updates; 0: when the epochs are done", 0, INT64_MAX },
-        { "batch", OPTION_INT, "N", &r.batch, "samples in a batch", 1, 1 << 24 },
-        { "accumulate", OPTION_INT, "N", &r.accumulate, "batches an update", 1, 1 << 20 },
-        { "lr", OPTION_REAL, "X", &r.lr, "learning rate", 0, 1 << 20 },
-        { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &r.optimizer, "default: the model's own", 0,
-          0 },
-        { "momentum", OPTION_REAL, "X", &r.momentum,
+        { "batch", OPTION_INT, "N", &r->loader.batch, "samples in a batch", 1, 1 << 24 },
+        { "accumulate", OPTION_INT, "N", &o->accumulate, "batches an update", 1, 1 << 20 },
+        { "lr", OPTION_REAL, "X", &r->lr, "learning rate", 0, 1 << 20 },
+        { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &r->optimizer, "default: the model's own",
+          0, 0 },
+        { "momentum", OPTION_REAL, "X", &r->momentum,
           "of SGD, RMSprop, LARS; beta1 of Adam and LAMB", 0, 1 },
-        { "weight-decay", OPTION_REAL, "X", &r.weight_decay,
+        { "weight-decay", OPTION_REAL, "X", &r->weight_decay,
           "added to gradients; AdamW: taken from weights", 0, 1 << 20 },
-        { "decay-min-rank", OPTION_INT, "N", &r.decay_min_rank,
+        { "decay-min-rank", OPTION_INT, "N", &r->decay_min_rank,
           "no weight decay for parameters with fewer axes: 2 is weights only", 0, FY_MAX_RANK },
         { "lr-scale", OPTION_TEXT, "NAME=X", &scales,
           "learning rate times X for parameters whose name begins so; NAME=X,NAME=X", 0, 0 },
-        { "schedule", OPTION_CHOICE, TRAIN_SCHEDULES, &r.schedule,
+        { "schedule", OPTION_CHOICE, TRAIN_SCHEDULES, &r->schedule,
           "of the learning rate; default: the model's own", 0, 0 },
-        { "warmup", OPTION_INT, "N", &r.warmup,
+        { "warmup", OPTION_INT, "N", &r->warmup,
           "updates in which the learning rate rises to its first value: from a third of it, or "
           "with "
           "--scale-lr from the unscaled one",
           0, INT32_MAX },
-        { "scale-lr", OPTION_INT, "BASE_BATCH", &r.scale_lr,
+        { "scale-lr", OPTION_INT, "BASE_BATCH", &r->scale_lr,
           "learning rate times samples an update / BASE_BATCH (linear scaling rule)", 1, 1 << 24 },
-        { "find-lr", OPTION_FLAG, NULL, &r.find_lr,
+        { "find-lr", OPTION_FLAG, NULL, &r->find_lr,
           "learning rate range test in place of a training: --max-steps updates (default 100) with "
           "rates from 1e-7 to 10; prints losses and suggests a rate; --plot FILE draws them",
           0, 0 },
-        { "clip-norm", OPTION_REAL, "X", &r.clip_norm,
+        { "clip-norm", OPTION_REAL, "X", &o->clip_norm,
           "gradients are scaled down to this norm; 0: not", 0, 1 << 20 },
-        { "clip-value", OPTION_REAL, "X", &r.clip_value, "each gradient is cut to +-X; 0: not", 0,
+        { "clip-value", OPTION_REAL, "X", &o->clip_value, "each gradient is cut to +-X; 0: not", 0,
           1 << 20 },
-        { "loss-scale", OPTION_REAL, "X", &r.loss_scale,
+        { "loss-scale", OPTION_REAL, "X", &r->loss_scale,
           "losses times X for gradients; doubled after 2000 good updates in a row, halved after a "
           "skipped one, with infinite or NaN gradients; 0: not, with f16 65536",
           0, (int64_t)1 << 40 },
-        { "seed", OPTION_INT, "N", &r.seed, "of first weights, dropout and the order of the data",
-          0, INT64_MAX },
-        { "limit-samples", OPTION_INT, "N", &r.limit_samples,
+        { "seed", OPTION_INT, "N", &r->loader.seed,
+          "of first weights, dropout and the order of the data", 0, INT64_MAX },
+        { "limit-samples", OPTION_INT, "N", &r->limit_samples,
           "only the first N samples, of the test set too; 0: all", 0, INT64_MAX },
-        { "stream-data", OPTION_FLAG, NULL, &r.stream,
+        { "stream-data", OPTION_FLAG, NULL, &r->stream,
           "upload each batch, instead of the whole set once", 0, 0 },
-        { "workers", OPTION_INT, "N", &r.workers, "threads that fill those batches; default 2", 0,
+        { "workers", OPTION_INT, "N", &r->workers, "threads that fill those batches; default 2", 0,
           16 },
-        { "resize", OPTION_INT, "N", &r.resize,
+        { "resize", OPTION_INT, "N", &r->loader.resize,
           "images become N x N pixels; this, --pad, --crop and --flip imply --stream-data", 0,
           1 << 16 },
-        { "pad", OPTION_INT, "N", &r.pad, "zeros around each image", 0, 1 << 16 },
-        { "crop", OPTION_INT, "N", &r.crop,
+        { "pad", OPTION_INT, "N", &r->loader.pad, "zeros around each image", 0, 1 << 16 },
+        { "crop", OPTION_INT, "N", &r->loader.crop,
           "N x N pixels of each image, at a random place; in evaluation the centre", 0, 1 << 16 },
-        { "flip", OPTION_FLAG, NULL, &r.flip, "half of the training images are mirrored", 0, 0 },
-        { "graph", OPTION_FLAG, NULL, &r.graph,
+        { "flip", OPTION_FLAG, NULL, &r->flip, "half of the training images are mirrored", 0, 0 },
+        { "graph", OPTION_FLAG, NULL, &r->graph,
           "the step is recorded once and replayed; full batches only", 0, 0 },
         { "offload", OPTION_INT, "N", &offload, TRAIN_OFFLOAD_HELP, 0, 9999 },
         { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, TRAIN_RECOMPUTE_HELP, 0, 0 },
-        { "memory-limit", OPTION_BYTES, "BYTES", &r.memory_limit,
+        { "memory-limit", OPTION_BYTES, "BYTES", &r->memory_limit,
           "device memory that --recompute auto plans for; default: the device's", 1, INT64_MAX },
-        { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &r.precision, TRAIN_PRECISION_HELP, 0, 0 },
-        { "drop-bias", OPTION_FLAG, NULL, &r.drop_bias, TRAIN_DROP_BIAS_HELP, 0, 0 },
-        { "dist", OPTION_CHOICE, TRAIN_DIST, &r.dist, TRAIN_DIST_HELP, 0, 0 },
-        { "dist-deadline", OPTION_INT, "SECONDS", &r.deadline_s,
+        { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &r->precision, TRAIN_PRECISION_HELP, 0, 0 },
+        { "drop-bias", OPTION_FLAG, NULL, &r->drop_bias, TRAIN_DROP_BIAS_HELP, 0, 0 },
+        { "dist", OPTION_CHOICE, TRAIN_DIST, &r->dist, TRAIN_DIST_HELP, 0, 0 },
+        { "dist-deadline", OPTION_INT, "SECONDS", &r->deadline_s,
           "of --dist: how long a process waits for another one; then it ends with status 5", 1,
           INT32_MAX },
-        { "shard-optimizer", OPTION_FLAG, NULL, &r.shard, TRAIN_SHARD_HELP, 0, 0 },
-        { "sync-batch-norm", OPTION_FLAG, NULL, &r.sync_norms, TRAIN_SYNC_HELP, 0, 0 },
-        { "log-every", OPTION_INT, "N", &r.log_every,
+        { "shard-optimizer", OPTION_FLAG, NULL, &r->shard, TRAIN_SHARD_HELP, 0, 0 },
+        { "sync-batch-norm", OPTION_FLAG, NULL, &r->sync_norms, TRAIN_SYNC_HELP, 0, 0 },
+        { "log-every", OPTION_INT, "N", &o->log_every,
           "updates between downloaded losses; 0: at the end of an epoch", 0, INT64_MAX },
-        { "checkpoint", OPTION_TEXT, "DIR", &r.checkpoint,
+        { "checkpoint", OPTION_TEXT, "DIR", &o->checkpoint,
           "save there: at the end of each epoch, and at Ctrl-C", 0, 0 },
-        { "checkpoint-every", OPTION_INT, "N", &r.checkpoint_every,
+        { "checkpoint-every", OPTION_INT, "N", &o->checkpoint_every,
           "updates between checkpoints; 0: an epoch", 0, INT64_MAX },
-        { "keep", OPTION_INT, "N", &r.keep, "checkpoints that are kept", 1, 1 << 20 },
-        { "resume", OPTION_FLAG, NULL, &r.resume,
+        { "keep", OPTION_INT, "N", &r->keep, "checkpoints that are kept", 1, 1 << 20 },
+        { "resume", OPTION_FLAG, NULL, &r->resume,
           "go on from the newest checkpoint, if there is one", 0, 0 },
-        { "save", OPTION_TEXT, "FILE", &r.save, "write the final weights to FILE (safetensors)", 0,
+        { "save", OPTION_TEXT, "FILE", &r->save, "write the final weights to FILE (safetensors)", 0,
           0 },
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
@@ -302,30 +320,28 @@ int cmd_train(int argc, char **argv)
     const parse_result_t parsed =
         options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    r.recipe = find_recipe(name);
-    r.stream = r.stream || changes_images(&r);
-    r.memory.offload = (int)offload;
-    if (!train_read_recompute("train", recompute, &r.memory, &r.chooses)) return STATUS_USAGE;
-    if (r.chooses && common.budget) {
+    r->recipe = find_recipe(name);
+    r->stream = r->stream || changes_images(r);
+    r->model.offload = (int)offload;
+    if (!train_read_recompute("train", recompute, &r->model, &r->chooses)) return STATUS_USAGE;
+    if (r->chooses && common.budget) {
         fprintf(stderr, "ferry: train: --recompute auto plans, which counts in --budget: choose in "
                         "another run\n");
         return STATUS_USAGE;
     }
-    if (!r.recipe || !check(&r) || !read_groups(scales, &r)) return STATUS_USAGE;
-    fill_defaults(&r);
-    r.spec = train_recipe_spec(r.recipe, name);
+    if (!r->recipe || !check(&run) || !read_groups(scales, r)) return STATUS_USAGE;
+    fill(&run);
+    r->spec = train_recipe_spec(r->recipe, name);
 
     train_dist_t dist = { .group = NULL };
-    fy_status_t status = r.dist ? train_dist_open(&dist, &common, &r) : FY_STATUS_OK;
+    fy_status_t status = r->dist ? train_dist_open(&dist, &common, r) : FY_STATUS_OK;
     if (status != FY_STATUS_OK) {
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
         train_dist_close(&dist);
         return status_to_exit(status);
     }
-    train_run_t run = { .request = r, .dist = r.dist ? &dist : NULL };
-    for (size_t i = 0; i < r.ngroups; i++)
-        run.request.groups[i].prefix = run.request.group_names[i];
-    status = session_begin(&run.session, &common, "ferry train", "model", r.recipe->model);
+    run.dist = r->dist ? &dist : NULL;
+    status = session_begin(&run.session, &common, "ferry train", "model", r->recipe->model);
     if (status == FY_STATUS_OK) status = train(&run);
     const bool is_stopped = status == FY_STATUS_OK && run.result.is_stopped;
     if (status == FY_STATUS_OK && run.session.out && common.traffic)

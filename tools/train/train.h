@@ -16,17 +16,15 @@ enum { TRAIN_GROUPS = 16, TRAIN_NAME_NBYTES = 64 };
 typedef struct train_request {
     const train_recipe_t *recipe;
     const char *spec; /* the model with its options */
-    const char *data, *checkpoint, *save;
-    /* -1: not given */
-    int64_t epochs, max_steps, batch, accumulate, seed, workers, log_every, limit_samples,
-        checkpoint_every, keep;
-    /* NaN: not given */
-    double lr, momentum, weight_decay, clip_norm, clip_value;
-    double loss_scale;         /* 0: none */
-    int optimizer, schedule;   /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
-    int64_t resize, pad, crop; /* pixels; 0: not */
-    int precision;             /* of TRAIN_PRECISIONS */
-    fy_model_options_t memory; /* what is recomputed */
+    const char *data, *save;
+    int64_t limit_samples, keep;
+    int64_t workers;                   /* -1: not given */
+    double lr, momentum, weight_decay; /* NaN: not given */
+    double loss_scale;                 /* 0: none */
+    int optimizer, schedule;           /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
+    int precision;                     /* of TRAIN_PRECISIONS */
+    fy_model_options_t model;
+    fy_loader_options_t loader;
     bool stream, resume, graph, flip, find_lr, drop_bias;
     int dist;                 /* of TRAIN_DIST */
     int64_t deadline_s;       /* 0: not given */

@@ -99,11 +99,10 @@ static void write_json(train_run_t *run, const sheet_t *sheet, const fy_find_lr_
 
 fy_status_t train_find_lr(train_run_t *run)
 {
-    const train_request_t *request = &run->request;
     fy_find_lr_options_t options = FY_FIND_LR_OPTIONS_INIT;
     fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
-    options.steps = request->max_steps > 0 ? request->max_steps : USUAL_STEPS;
-    options.accumulate = request->accumulate;
+    options.steps = run->options.max_steps > 0 ? run->options.max_steps : USUAL_STEPS;
+    options.accumulate = run->options.accumulate;
     options.loss = run->options.loss;
     options.clip_norm = run->options.clip_norm;
     options.clip_value = run->options.clip_value;

@@ -75,6 +75,7 @@ static fy_status_t open(fy_device_t *device, const fy_model_options_t *options, 
     train_run_t *run = &rehearsal->run;
     *run = (train_run_t){ .session = rehearsal->actual->session,
                           .request = rehearsal->actual->request,
+                          .options = rehearsal->actual->options,
                           .train_set = rehearsal->actual->train_set,
                           .test_set = rehearsal->actual->test_set };
     run->session.device = device;
@@ -127,7 +128,7 @@ fy_status_t train_choose(train_run_t *run, fy_model_options_t *options)
                                    .open = open,
                                    .run = rehearse,
                                    .user = &rehearsal,
-                                   .batch = run->request.batch,
+                                   .batch = run->request.loader.batch,
                                    .may_offload = !run->request.graph };
     const fy_model_options_t given = *options;
     FY_TRY(write_spec(run, spec, sizeof spec));

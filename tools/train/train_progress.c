@@ -63,8 +63,8 @@ static void draw_bar(train_run_t *run, const fy_train_event_t *event)
     const double batches = (double)(event->epochs * event->epoch_steps);
     double done = ((double)event->epoch * (double)event->epoch_steps + (double)event->epoch_step) /
                   batches;
-    if (run->request.max_steps > 0)
-        done = fmax(done, (double)event->step / (double)run->request.max_steps);
+    if (run->options.max_steps > 0)
+        done = fmax(done, (double)event->step / (double)run->options.max_steps);
     const double left = done > 0 ? (now - run->begin_ns) * 1e-9 * (1 - done) / done : 0;
     fy_memory_stats_t memory = FY_MEMORY_STATS_INIT;
     char bar[BAR + 1], bytes[32] = "?", loss[32] = "-";

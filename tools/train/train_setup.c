@@ -93,24 +93,14 @@ static fy_status_t check_sample(const train_run_t *run)
 
 static fy_status_t make_loaders(train_run_t *run)
 {
-    const train_request_t *request = &run->request;
-    const train_recipe_t *recipe = request->recipe;
-    fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;
-    options.batch = request->batch;
-    options.seed = request->seed;
-    options.resident = !request->stream;
-    options.workers = request->stream ? (int)request->workers : 0;
-    options.drop_last = request->graph; /* a graph is of full batches */
+    const train_recipe_t *recipe = run->request.recipe;
+    fy_loader_options_t options = run->request.loader;
     if (recipe->is_image) options.scale = 1.0 / 255;
     if (recipe->std > 0) {
         options.channels = 1;
         options.mean[0] = recipe->mean;
         options.std[0] = recipe->std;
     }
-    options.resize = request->resize;
-    options.pad = request->pad;
-    options.crop = request->crop;
-    options.flip = request->flip;
     options.augment = 1;
     options.rank = run->dist ? run->dist->info.rank : 0;
     options.ranks = run->dist ? run->dist->info.size : 0;
@@ -162,13 +152,13 @@ static fy_status_t make_optimizer(train_run_t *run)
 /* Updates an epoch has, and the whole training. */
 static int64_t updates_an_epoch(const train_run_t *run)
 {
-    return (run->loader.steps + run->request.accumulate - 1) / run->request.accumulate;
+    return (run->loader.steps + run->options.accumulate - 1) / run->options.accumulate;
 }
 
 static int64_t all_updates(const train_run_t *run)
 {
-    const int64_t all = run->request.epochs * updates_an_epoch(run);
-    return run->request.max_steps > 0 && run->request.max_steps < all ? run->request.max_steps
+    const int64_t all = run->options.epochs * updates_an_epoch(run);
+    return run->options.max_steps > 0 && run->options.max_steps < all ? run->options.max_steps
                                                                       : all;
 }
 
@@ -210,29 +200,8 @@ static fy_status_t make_schedule(train_run_t *run)
         /* there is none that could mirror the rate */
         schedule->base_momentum = schedule->max_momentum = 0;
     if (!request->scale_lr) return FY_STATUS_OK;
-    return fy_schedule_scale(schedule, request->batch * request->accumulate, request->scale_lr,
-                             request->warmup);
-}
-
-static void make_options(train_run_t *run)
-{
-    const train_request_t *request = &run->request;
-    run->options = (fy_train_options_t)FY_TRAIN_OPTIONS_INIT;
-    run->options.epochs = request->epochs;
-    run->options.accumulate = request->accumulate;
-    run->options.keep = (int)request->keep;
-    run->options.loss = request->recipe->loss;
-    run->options.max_steps = request->max_steps;
-    run->options.clip_norm = isnan(request->clip_norm) ? 0 : request->clip_norm;
-    run->options.clip_value = isnan(request->clip_value) ? 0 : request->clip_value;
-    run->options.log_every = request->log_every;
-    run->options.checkpoint = request->checkpoint;
-    run->options.checkpoint_every = request->checkpoint_every;
-    run->options.resume = request->resume;
-    run->options.graph = request->graph;
-    run->options.precision = train_precision(request->precision);
-    run->options.on_event = train_on_event;
-    run->options.user = run;
+    return fy_schedule_scale(schedule, request->loader.batch * run->options.accumulate,
+                             request->scale_lr, request->warmup);
 }
 
 fy_status_t train_make(train_run_t *run, const fy_model_options_t *options)
@@ -243,7 +212,6 @@ fy_status_t train_make(train_run_t *run, const fy_model_options_t *options)
 
 fy_status_t train_finish(train_run_t *run)
 {
-    make_options(run);
     FY_TRY(train_dist_begin(run));
     FY_TRY(make_optimizer(run));
     return make_schedule(run);
@@ -251,10 +219,7 @@ fy_status_t train_finish(train_run_t *run)
 
 fy_status_t train_setup(train_run_t *run)
 {
-    fy_model_options_t options = run->request.memory;
-    options.seed = run->request.seed;
-    options.drop_bias = run->request.drop_bias;
-    options.low = train_precision(run->request.precision);
+    fy_model_options_t options = run->request.model;
     run->loss_step = -1;
     run->info = (fy_model_info_t)FY_MODEL_INFO_INIT;
     run->result = (fy_train_result_t)FY_TRAIN_RESULT_INIT;
