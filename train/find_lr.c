@@ -186,7 +186,8 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
                         "train_find_lr: the loader has no batches: %llu samples in batches of %lld",
                         (unsigned long long)trainer->data.samples, (long long)trainer->data.batch);
     FY_TRY(fyt_optimizer_check("train_find_lr", trainer));
-    FY_TRY(fyt_replicas_check(trainer)); /* parts of batches or of the state have no full loss */
+    /* parts of batches or of the state have no full loss */
+    FY_TRY(fyt_replicas_check("train_find_lr", trainer));
     return fyt_labels_check("train_find_lr", &trainer->info, trainer->train,
                             trainer->options->loss);
 }

@@ -352,7 +352,7 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
     if (trainer->options->graph && trainer->model->nends)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: the model offloads what its backward needs, "
                                           "and waits for it: such a step cannot be a graph");
-    FY_TRY(fyt_replicas_check(trainer));
+    FY_TRY(fyt_replicas_check("train_run", trainer));
     trainer->epoch = trainer->data.epoch;
     trainer->epoch_step = trainer->data.step;
     return FY_STATUS_OK;

@@ -89,7 +89,7 @@ fy_status_t fyt_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t 
                          const fy_train_replicas_t *replicas, double *out_loss,
                          double *out_accuracy);
 /* trainer_replicas.c: nothing without replicas, but the first, which refuses loaders of shards. */
-fy_status_t fyt_replicas_check(const fyt_trainer_t *trainer);
+fy_status_t fyt_replicas_check(const char *call, const fyt_trainer_t *trainer);
 fy_status_t fyt_replicas_begin(fyt_trainer_t *trainer);
 /* trainer_text.c: lines that are equal on all ranks of one training. */
 fy_status_t fyt_replicas_text(const fyt_trainer_t *trainer, char *text, size_t size);

@@ -14,76 +14,77 @@ fyt_rows_t fyt_rows_of(const fy_loader_info_t *data, int64_t step)
     return rows;
 }
 
-static fy_status_t check_shard(const fy_train_replicas_t *replicas, const fy_loader_info_t *data,
-                               const char *what)
+static fy_status_t check_shard(const char *call, const fy_train_replicas_t *replicas,
+                               const fy_loader_info_t *data, const char *what)
 {
     const int ranks = replicas ? replicas->ranks : 1, rank = replicas ? replicas->rank : 0;
     if (data->shards == ranks && data->shard == rank) return FY_STATUS_OK;
     return FYT_FAIL(INVALID_ARGUMENT,
-                    "train_run: the %s loader has shard %d of %d, and this is rank %d of %d: set "
+                    "%s: the %s loader has shard %d of %d, and this is rank %d of %d: set "
                     "rank and ranks of its options",
-                    what, data->shard, data->shards, rank, ranks);
+                    call, what, data->shard, data->shards, rank, ranks);
 }
 
 /* A part of the state is of use only if the other ranks have the others. */
-static fy_status_t check_optimizer(const fy_train_replicas_t *replicas, fy_optimizer_t *optimizer)
+static fy_status_t check_optimizer(const char *call, const fy_train_replicas_t *replicas,
+                                   fy_optimizer_t *optimizer)
 {
     const int is_shard = fyt_optimizer_is_shard(optimizer);
     const int64_t shards = replicas ? replicas->shards_optimizer : 0;
     if (replicas && shards &&
         (!replicas->clip_norm || !replicas->share_values || !replicas->collect))
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "train_run: shards_optimizer is %lld, and a call of "
-                        "replicas is NULL",
+                        "%s: shards_optimizer is %lld, and a call of replicas is NULL", call,
                         (long long)shards);
     if (is_shard && !shards)
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "train_run: the optimizer updates %llu of the model's %llu elements, and "
+                        "%s: the optimizer updates %llu of the model's %llu elements, and "
                         "no other process updates the rest: set shard_optimizer of "
                         "fy_ddp_options_t and replicas, or use fy_optimizer_create_model",
-                        (unsigned long long)fyt_optimizer_ranges(optimizer)->nelem,
+                        call, (unsigned long long)fyt_optimizer_ranges(optimizer)->nelem,
                         (unsigned long long)fyt_optimizer_ranges(optimizer)->whole);
     if (shards && replicas->ranks > 1 && !is_shard)
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "train_run: replicas divide the optimizer's state over %d ranks, and this "
+                        "%s: replicas divide the optimizer's state over %d ranks, and this "
                         "optimizer has all of it: make it by fy_ddp_create_optimizer",
-                        replicas->ranks);
+                        call, replicas->ranks);
     return FY_STATUS_OK;
 }
 
 /* A rank without a sample runs no forward, and the others would wait for its statistics. */
-static fy_status_t check_norms(const fyt_trainer_t *trainer)
+static fy_status_t check_norms(const char *call, const fyt_trainer_t *trainer)
 {
     const fy_train_replicas_t *replicas = trainer->options->replicas;
     const fy_loader_info_t *data = &trainer->data;
     const int64_t last = fyt_rows_of(data, data->steps - 1).all;
     if (!replicas || !replicas->syncs_norms || last >= replicas->ranks) return FY_STATUS_OK;
-    return FYT_FAIL(
-        INVALID_ARGUMENT,
-        "train_run: batch norms of all ranks need a sample on each of %d ranks, and the "
-        "last batch of an epoch has %lld: %llu samples in batches of %lld\n  Use "
-        "another batch, drop_last of fy_loader_options_t, or sync_batch_norm 0",
-        replicas->ranks, (long long)last, (unsigned long long)data->samples,
-        (long long)data->batch);
+    return FYT_FAIL(INVALID_ARGUMENT,
+                    "%s: batch norms of all ranks need a sample on each of %d ranks, and the "
+                    "last batch of an epoch has %lld: %llu samples in batches of %lld\n  Use "
+                    "another batch, drop_last of fy_loader_options_t, or sync_batch_norm 0",
+                    call, replicas->ranks, (long long)last, (unsigned long long)data->samples,
+                    (long long)data->batch);
 }
 
-fy_status_t fyt_replicas_check(const fyt_trainer_t *trainer)
+fy_status_t fyt_replicas_check(const char *call, const fyt_trainer_t *trainer)
 {
     const fy_train_replicas_t *replicas = trainer->options->replicas;
     fy_loader_info_t test = FY_LOADER_INFO_INIT;
     if (replicas &&
         (!replicas->begin || !replicas->sum_grads || !replicas->sum || !replicas->share_buffers))
-        return FYT_FAIL(INVALID_ARGUMENT, "train_run: a call of replicas is NULL");
-    FY_TRY(check_optimizer(replicas, trainer->optimizer));
-    FY_TRY(check_shard(replicas, &trainer->data, "training"));
-    FY_TRY(check_norms(trainer));
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: a call of replicas is NULL", call);
+    FY_TRY(check_optimizer(call, replicas, trainer->optimizer));
+    FY_TRY(check_shard(call, replicas, &trainer->data, "training"));
+    FY_TRY(check_norms(call, trainer));
     if (trainer->test) {
         FY_TRY(fy_loader_query(trainer->test, &test));
-        FY_TRY(check_shard(replicas, &test, "test"));
+        FY_TRY(check_shard(call, replicas, &test, "test"));
     }
     if (!replicas || !trainer->options->graph) return FY_STATUS_OK;
-    return FYT_FAIL(INVALID_ARGUMENT, "train_run: replicas exchange gradients in each step, which "
-                                      "a graph cannot replay: set graph to 0");
+    return FYT_FAIL(
+        INVALID_ARGUMENT,
+        "%s: replicas exchange gradients in each step, which a graph cannot replay: set graph to 0",
+        call);
 }
 
 fy_status_t fyt_replicas_begin(fyt_trainer_t *trainer)
@@ -158,7 +159,7 @@ fy_status_t fy_train_save(const char *directory, fy_model_t *model, fy_optimizer
     if (replicas) {
         FY_TRY(FY__READ(train_replicas, "train_save", replicas, &own));
         replicas = &own;
-        FY_TRY(check_optimizer(replicas, optimizer));
+        FY_TRY(check_optimizer("train_save", replicas, optimizer));
     }
     return fyt_replicas_save(directory, model, optimizer, replicas, progress, keep);
 }

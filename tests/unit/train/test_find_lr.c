@@ -195,14 +195,18 @@ TS_DEVICE_TEST(impossible_sweeps_are_refused)
     fy_optimizer_t *of_part;
     ts_ok(fy_optimizer_create_ranges(&adam, p.model, 1, &part, &of_part));
     ts_fails_with(fy_train_find_lr(p.model, of_part, p.train, &options, points, &result),
-                  INVALID_ARGUMENT, "updates 64 of the model's");
+                  INVALID_ARGUMENT, "train_find_lr: the optimizer updates 64 of the model's");
+    const fy_train_replicas_t alone = { .struct_size = sizeof alone, .ranks = 1 };
+    const fy_progress_t progress = FY_PROGRESS_INIT;
+    ts_fails_with(fy_train_save("none", p.model, of_part, &alone, &progress, 1), INVALID_ARGUMENT,
+                  "train_save: the optimizer updates 64 of the model's");
     fy_optimizer_destroy(of_part);
     parts_t shard = { 0 };
     fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
     batches.ranks = 2;
     ts_ok(make_batches(ctx->device, SAMPLES, batches, &shard));
     ts_fails_with(fy_train_find_lr(p.model, p.optimizer, shard.train, &options, points, &result),
-                  INVALID_ARGUMENT, "shard 0 of 2");
+                  INVALID_ARGUMENT, "train_find_lr: the training loader has shard 0 of 2");
     drop_parts(&shard);
     expect_bits(look(&p), &before);
     free(before.bytes);
