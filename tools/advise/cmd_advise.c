@@ -48,15 +48,14 @@ int cmd_advise(int argc, char **argv)
 {
     advise_options_t settings = { .file = NULL };
     const option_t options[] = {
-        { "json", OPTION_FLAG, NULL, &settings.json, "print one JSON document", 0, 0 },
-        { "rule", OPTION_TEXT, "ID", &settings.rule, "only findings of this rule", 0, 0 },
-        { "all", OPTION_FLAG, NULL, &settings.all, "show all findings in full", 0, 0 },
+        { "json", OPTION_FLAG, NULL, &settings.json, "print one JSON document" },
+        { "rule", OPTION_TEXT, "ID", &settings.rule, "only findings of this rule" },
+        { "all", OPTION_FLAG, NULL, &settings.all, "show all findings in full" },
         { "prove", OPTION_FLAG, NULL, &settings.prove,
           "execute the recorded requests again without the waste of each finding, and print what "
-          "that saves on the model clock",
-          0, 0 },
-        { "strict", OPTION_FLAG, NULL, &settings.strict, "exit with status 1 if there is a finding",
-          0, 0 },
+          "that saves on the model clock" },
+        { "strict", OPTION_FLAG, NULL, &settings.strict,
+          "exit with status 1 if there is a finding" },
     };
     const usage_t usage = { "ferry advise FILE",
                             "Finds needless transfers and waits in a recorded run: where they are, "

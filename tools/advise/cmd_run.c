@@ -133,12 +133,11 @@ int cmd_run(int argc, char **argv)
     settings_t settings = { .record = NULL };
     const option_t options[] = {
         { "advise", OPTION_FLAG, NULL, &settings.advise,
-          "then print transfers and waits that the run does not need, as ferry advise", 0, 0 },
-        { "prove", OPTION_FLAG, NULL, &settings.prove, "with --advise: measure each saving", 0, 0 },
-        { "all", OPTION_FLAG, NULL, &settings.all, "with --advise: show all findings in full", 0,
-          0 },
+          "then print transfers and waits that the run does not need, as ferry advise" },
+        { "prove", OPTION_FLAG, NULL, &settings.prove, "with --advise: measure each saving" },
+        { "all", OPTION_FLAG, NULL, &settings.all, "with --advise: show all findings in full" },
         { "record", OPTION_TEXT, "FILE", &settings.record,
-          "write the events to FILE, and keep it; else to a file that is removed", 0, 0 },
+          "write the events to FILE, and keep it; else to a file that is removed" },
     };
     const usage_t usage = { "ferry run --advise [options] CMD ARGS",
                             "Runs a program with recording on, then prints advice about the run. "

@@ -439,7 +439,7 @@ int bench_alloc(int argc, char **argv)
         { 31, 1 }, (int64_t)1 << 30, smallest_nbytes, largest_nbytes, false
     };
     const option_t options[] = {
-        { "quick", OPTION_FLAG, NULL, &chosen.quick, "four sizes, three rounds of 1 ms", 0, 0 },
+        { "quick", OPTION_FLAG, NULL, &chosen.quick, "four sizes, three rounds of 1 ms" },
         { "max-live", OPTION_BYTES, "SIZE", &chosen.max_live_nbytes,
           "most that may live in each allocator; large blocks are then fewer", (int64_t)1 << 20,
           (int64_t)1 << 40 },

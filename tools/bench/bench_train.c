@@ -196,13 +196,12 @@ int bench_train(int argc, char **argv)
     effort_t effort = { 15, 10 };
     const char *prefix = "";
     bool layers = false;
-    const option_t options[] = {
-        { "case", OPTION_TEXT, "NAME", &prefix, "only steps whose name begins so", 0, 0 },
-        { "layers", OPTION_FLAG, NULL, &layers,
-          "time the models' layers by direction instead of whole steps", 0, 0 },
-        BENCH_OPTIONS(&effort),
-        COMMON_OPTIONS(&common)
-    };
+    const option_t options[] = { { "case", OPTION_TEXT, "NAME", &prefix,
+                                   "only steps whose name begins so" },
+                                 { "layers", OPTION_FLAG, NULL, &layers,
+                                   "time the models' layers by direction instead of whole steps" },
+                                 BENCH_OPTIONS(&effort),
+                                 COMMON_OPTIONS(&common) };
     const usage_t usage = {
         "ferry bench train",
         "Times training steps, called one request at a time and replayed as graphs.", options,

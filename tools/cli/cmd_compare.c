@@ -201,15 +201,14 @@ int cmd_compare(int argc, char **argv)
     const option_t options[] = {
         { "key", OPTION_TEXT, "NAME", &c.key,
           "numbers of that name, or in lists of that name; default: all times, and what has an "
-          "interval",
-          0, 0 },
+          "interval" },
         { "prediction", OPTION_FLAG, NULL, &c.is_prediction,
-          "the model's times in FIRST with the wall times in SECOND", 0, 0 },
+          "the model's times in FIRST with the wall times in SECOND" },
         { "within", OPTION_REAL, "X", &c.within,
           "fail if one differs by more than this share of the first", 0, 1 << 20 },
         { "json", OPTION_FLAG, NULL, &json,
-          "print one JSON document on standard output, and nothing else there", 0, 0 },
-        { "csv", OPTION_TEXT, "FILE", &csv, "write the rows of the table to FILE", 0, 0 },
+          "print one JSON document on standard output, and nothing else there" },
+        { "csv", OPTION_TEXT, "FILE", &csv, "write the rows of the table to FILE" },
     };
     const usage_t usage = {
         "ferry compare FIRST SECOND",

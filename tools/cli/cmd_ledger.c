@@ -229,12 +229,12 @@ int cmd_ledger(int argc, char **argv)
     const char *under = "";
     const option_t options[] = {
         { "format", OPTION_CHOICE, "text|json|csv", &format,
-          "tables, one JSON document, or the scopes (several files: the ranks) as CSV", 0, 0 },
-        { "json", OPTION_FLAG, NULL, &json, "the same as --format json", 0, 0 },
+          "tables, one JSON document, or the scopes (several files: the ranks) as CSV" },
+        { "json", OPTION_FLAG, NULL, &json, "the same as --format json" },
         { "scope", OPTION_TEXT, "PATH", &under,
-          "only this scope path, such as train/step, and what is inside it", 0, 0 },
+          "only this scope path, such as train/step, and what is inside it" },
         { "events", OPTION_FLAG, NULL, &prints_events,
-          "print the events themselves, a line each, instead of sums", 0, 0 },
+          "print the events themselves, a line each, instead of sums" },
     };
     const usage_t usage = {
         "ferry ledger FILE...",

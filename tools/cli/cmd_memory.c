@@ -199,13 +199,12 @@ int cmd_memory(int argc, char **argv)
     const char *svg = NULL, *out = NULL;
     int format = SUMMARY;
     const option_t options[] = {
-        { "svg", OPTION_SVG, "FILE.svg", &svg, "draw it: every block, with tooltips", 0, 0 },
+        { "svg", OPTION_SVG, "FILE.svg", &svg, "draw it: every block, with tooltips" },
         { "json", OPTION_FLAG, NULL, &json,
-          "print one JSON document on standard output, and nothing else there", 0, 0 },
+          "print one JSON document on standard output, and nothing else there" },
         { "format", OPTION_CHOICE, "summary|pytorch", &format,
-          "pytorch: FILE is an event file (--record); writes what PyTorch's memory viewer reads", 0,
-          0 },
-        { "out", OPTION_TEXT, "FILE.pickle", &out, "the file that --format pytorch writes", 0, 0 },
+          "pytorch: FILE is an event file (--record); writes what PyTorch's memory viewer reads" },
+        { "out", OPTION_TEXT, "FILE.pickle", &out, "the file that --format pytorch writes" },
     };
     const usage_t usage = { "ferry memory FILE",
                             "What lay where in a device's memory, from a snapshot that --snapshot "

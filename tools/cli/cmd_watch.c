@@ -317,9 +317,9 @@ int cmd_watch(int argc, char **argv)
     const option_t options[] = {
         { "interval-ms", OPTION_INT, "MS", &interval_ms, "time between two readings", 100,
           3600000 },
-        { "once", OPTION_FLAG, NULL, &once, "show one interval and end", 0, 0 },
+        { "once", OPTION_FLAG, NULL, &once, "show one interval and end" },
         { "json", OPTION_FLAG, NULL, &json,
-          "as --once, as one JSON document on standard output, and nothing else there", 0, 0 },
+          "as --once, as one JSON document on standard output, and nothing else there" },
     };
     const usage_t usage = {
         "ferry watch [PID|FILE]",

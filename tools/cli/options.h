@@ -27,7 +27,7 @@ typedef struct option {
     const char *arg;  /* what --help calls the argument; CHOICE: the choices */
     void *value;      /* holds the default until an option is read */
     const char *help; /* one line, lower case, no full stop */
-    int64_t min, max;
+    int64_t min, max; /* of kinds with a number */
 } option_t;
 
 typedef struct usage {
@@ -71,17 +71,17 @@ typedef struct common {
 
 /* clang-format off */
 #define COMMON_OPTIONS(c)                                                                                                        \
-    { NULL, OPTION_HEADING, NULL, NULL, "options of every subcommand:", 0, 0 },                                                  \
-    { "json", OPTION_FLAG, NULL, &(c)->json, "print one JSON document on standard output, and nothing else there", 0, 0 },       \
-    { "csv", OPTION_TEXT, "FILE", &(c)->csv, "write the rows of the table to FILE", 0, 0 },                                      \
-    { "plot", OPTION_SVG,  "FILE.svg", &(c)->plot, "draw a figure with gnuplot", 0, 0 },                                         \
-    { "device", OPTION_TEXT, "SPEC", &(c)->device, "host, sim:0, sim:0?profile=h200, cuda:0; auto: first CUDA device, else host", 0, 0 }, \
-    { "budget", OPTION_TEXT, "ITEMS", &(c)->budget, "limits of transfers and memory, such as upload=1MiB,download=4KiB/step,sync=0; more fails", 0, 0 }, \
-    { "record", OPTION_TEXT, "FILE", &(c)->record, "write every event to FILE; ferry ledger FILE reads it", 0, 0 }, \
-    { "snapshot", OPTION_TEXT, "FILE", &(c)->snapshot, "what lies where in the device's memory at the end, or when it ran out: FILE.svg a picture, else JSON for ferry memory", 0, 0 }
+    { NULL, OPTION_HEADING, NULL, NULL, "options of every subcommand:" },                                                  \
+    { "json", OPTION_FLAG, NULL, &(c)->json, "print one JSON document on standard output, and nothing else there" },       \
+    { "csv", OPTION_TEXT, "FILE", &(c)->csv, "write the rows of the table to FILE" },                                      \
+    { "plot", OPTION_SVG,  "FILE.svg", &(c)->plot, "draw a figure with gnuplot" },                                         \
+    { "device", OPTION_TEXT, "SPEC", &(c)->device, "host, sim:0, sim:0?profile=h200, cuda:0; auto: first CUDA device, else host" }, \
+    { "budget", OPTION_TEXT, "ITEMS", &(c)->budget, "limits of transfers and memory, such as upload=1MiB,download=4KiB/step,sync=0; more fails" }, \
+    { "record", OPTION_TEXT, "FILE", &(c)->record, "write every event to FILE; ferry ledger FILE reads it" }, \
+    { "snapshot", OPTION_TEXT, "FILE", &(c)->snapshot, "what lies where in the device's memory at the end, or when it ran out: FILE.svg a picture, else JSON for ferry memory" }
 /* Experiments: their traffic is the same in every run, so a file of expected lines can be compared
  * with it. */
-#define TRAFFIC_OPTION(c) { "traffic", OPTION_FLAG, NULL, &(c)->traffic, "end with one line of traffic figures that are the same in every run", 0, 0 }
+#define TRAFFIC_OPTION(c) { "traffic", OPTION_FLAG, NULL, &(c)->traffic, "end with one line of traffic figures that are the same in every run" }
 /* clang-format on */
 
 #endif

@@ -313,8 +313,8 @@ int exp_batchsize(int argc, char **argv)
                           .effort = { .rounds = 1 } };
     const option_t options[] = {
         { "model", OPTION_TEXT, "MODEL", &request.model,
-          "a model for images of `ferry train`, with options", 0, 0 },
-        { "sizes", OPTION_TEXT, "LIST", &request.list, "batches of a device", 0, 0 },
+          "a model for images of `ferry train`, with options" },
+        { "sizes", OPTION_TEXT, "LIST", &request.list, "batches of a device" },
         { "samples", OPTION_INT, "N", &request.samples, "images of an epoch", 1, INT32_MAX },
         { "steps", OPTION_INT, "N", &request.steps, "timed steps of each size in a round", 1,
           1 << 20 },

@@ -340,12 +340,12 @@ int exp_link(int argc, char **argv)
     int64_t steps = STEPS, products = 0;
     bool overlap = false;
     const option_t options[] = {
-        { "sizes", OPTION_TEXT, "LIST", &sizes, "bytes of a piece, separated by commas", 0, 0 },
+        { "sizes", OPTION_TEXT, "LIST", &sizes, "bytes of a piece, separated by commas" },
         EFFORT_OPTIONS(&request.effort),
         { "pieces", OPTION_INT, "N", &request.pieces,
           "how many go together in the modes loop and coalesced", 1, 65536 },
         { "overlap", OPTION_FLAG, NULL, &overlap,
-          "instead: a loop of upload, compute and download, with and without waits", 0, 0 },
+          "instead: a loop of upload, compute and download, with and without waits" },
         { "steps", OPTION_INT, "N", &steps, "of the loop, once the pipeline is full", 1, 1000000 },
         { "compute", OPTION_INT, "N", &products,
           "matrix products in a step; 0: as many as take as long as the upload", 0, 100000 },

@@ -195,10 +195,10 @@ int exp_minibatch(int argc, char **argv)
     bool chosen[RUN_COUNT] = { false };
     const option_t options[] = {
         { "data", OPTION_TEXT, "PATH", &request.data,
-          "folder with airfoil/airfoil_self_noise.dat, or the file itself", 0, 0 },
-        { "runs", OPTION_TEXT, "LIST", &request.runs, "which runs, separated by commas", 0, 0 },
+          "folder with airfoil/airfoil_self_noise.dat, or the file itself" },
+        { "runs", OPTION_TEXT, "LIST", &request.runs, "which runs, separated by commas" },
         { "init", OPTION_CHOICE, "normal|zero", &request.init,
-          "first weights: N(0, 0.01^2), or zero", 0, 0 },
+          "first weights: N(0, 0.01^2), or zero" },
         { "seed", OPTION_INT, "N", &request.seed,
           "of first weights and permutations; the same for each run", 0, INT64_MAX },
         EFFORT_OPTIONS(&request.effort),

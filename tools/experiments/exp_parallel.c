@@ -415,7 +415,7 @@ int exp_parallel(int argc, char **argv)
     scaling_t scaling = { .model = NULL };
     request_t request = { .devices = 4, .steps = 20, .seed = 1, .effort = { .rounds = 1 } };
     const option_t options[] = {
-        { "data", OPTION_TEXT, "DIR", &request.data, "folder with MNIST's files", 0, 0 },
+        { "data", OPTION_TEXT, "DIR", &request.data, "folder with MNIST's files" },
         { "devices", OPTION_INT, "N", &request.devices,
           "up to how many devices: 1, 2, 4, ... of them", 1, MOST_DEVICES },
         { "batch", OPTION_INT, "N", &request.batch,
@@ -424,7 +424,7 @@ int exp_parallel(int argc, char **argv)
           MOST_DEVICES, 65536 },
         { "steps", OPTION_INT, "N", &request.steps, "steps of each training", 1, 1000000 },
         { "lr", OPTION_TEXT, "X", &request.lr_text,
-          "learning rate; default: lenet 0.2, resnet18 0.1 times the number of devices", 0, 0 },
+          "learning rate; default: lenet 0.2, resnet18 0.1 times the number of devices" },
         { "seed", OPTION_INT, "N", &request.seed, "of the initial values", 0, INT32_MAX },
         { "ranks", OPTION_INT, "N", &scaling.ranks.ranks,
           "trains nothing: predicts weak and strong scaling on 1, 2, 4, ... N ranks from plans", 1,

@@ -306,7 +306,7 @@ int exp_roundtrip(int argc, char **argv)
         { "size", OPTION_INT, "N", &size, "rows and columns of the matrices", 1, 8192 },
         { "iters", OPTION_INT, "N", &iters, "products per variant in a round", 1, 1000000000 },
         { "sweep", OPTION_FLAG, NULL, &sweep,
-          "go through sizes from 8 to 1024 and find where the device begins to pay", 0, 0 },
+          "go through sizes from 8 to 1024 and find where the device begins to pay" },
         EFFORT_OPTIONS(&effort),
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),

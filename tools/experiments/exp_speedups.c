@@ -197,7 +197,7 @@ int exp_speedups(int argc, char **argv)
     effort_t effort = { .rounds = 1 };
     bool chosen[ROWS];
     const option_t options[] = {
-        { "only", OPTION_TEXT, "N,N", &only, "which rows, by their numbers", 0, 0 },
+        { "only", OPTION_TEXT, "N,N", &only, "which rows, by their numbers" },
         EFFORT_OPTIONS(&effort),
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),

@@ -21,9 +21,9 @@ typedef struct ranks {
 
 /* clang-format off */
 #define RANKS_NET_OPTIONS(r)                                                                                                \
-    { "net", OPTION_TEXT, "NET", &(r)->net, "of --ranks, between nodes: " FY__SIM_NETWORK_FORM "; default ib400", 0, 0 },           \
-    { "node-net", OPTION_TEXT, "NET", &(r)->node_net, "of --ranks, inside a node, as --net; default nvlink", 0, 0 },        \
-    { "algorithm", OPTION_CHOICE, ALGORITHMS, &(r)->algorithm, "of --ranks: of the collectives; auto: the faster one", 0, 0 }, \
+    { "net", OPTION_TEXT, "NET", &(r)->net, "of --ranks, between nodes: " FY__SIM_NETWORK_FORM "; default ib400" },           \
+    { "node-net", OPTION_TEXT, "NET", &(r)->node_net, "of --ranks, inside a node, as --net; default nvlink" },        \
+    { "algorithm", OPTION_CHOICE, ALGORITHMS, &(r)->algorithm, "of --ranks: of the collectives; auto: the faster one" }, \
     { "bucket", OPTION_BYTES, "SIZE", &(r)->bucket_nbytes, "of --ranks: bytes of gradients that are summed in one call; "   \
       "the first at most 1MiB; default 25MiB", 1, INT64_MAX }
 #define RANKS_OPTIONS(r)                                                                                                    \
@@ -32,7 +32,7 @@ typedef struct ranks {
     { "nodes", OPTION_INT, "N", &(r)->nodes, "of --ranks: machines; default 1", 1, RANKS_MOST },                            \
     RANKS_NET_OPTIONS(r),                                                                                                   \
     { "shard-optimizer", OPTION_FLAG, NULL, &(r)->shard, "of --ranks: each rank has a part of the optimizer state "         \
-      "(ZeRO-1); --fit and the verdict are of whole state", 0, 0 }
+      "(ZeRO-1); --fit and the verdict are of whole state" }
 /* clang-format on */
 enum { RANKS_MOST = 1 << 20 };
 

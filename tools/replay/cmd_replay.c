@@ -187,11 +187,11 @@ int cmd_replay(int argc, char **argv)
     settings_t settings = { .policy = POLICY_ALL };
     const option_t options[] = {
         { "policy", OPTION_CHOICE, "ferry|power-of-two|pytorch|pytorch-near|jemalloc-arena|all",
-          &settings.policy, "whose rules", 0, 0 },
+          &settings.policy, "whose rules" },
         { "pool", OPTION_TEXT, "NAME", &settings.pool,
-          "only this pool, such as sim:0 or 'pinned memory of sim:0'", 0, 0 },
+          "only this pool, such as sim:0 or 'pinned memory of sim:0'" },
         { "kind", OPTION_CHOICE, "auto|device|pinned|host", &settings.kind,
-          "Ferry's settings for which memory; auto goes by the pool's name", 0, 0 },
+          "Ferry's settings for which memory; auto goes by the pool's name" },
         { "limit", OPTION_BYTES, "SIZE", &settings.limit, "most that each pool may reserve", 1,
           INT64_MAX },
         { "segment", OPTION_BYTES, "SIZE", &settings.segment, "Ferry's segments", 64, INT64_MAX },
@@ -199,10 +199,10 @@ int cmd_replay(int argc, char **argv)
           "Ferry's segments grow where they stand, by so much (segments=virtual: 2MiB)", 256,
           1ll << 40 },
         { "save", OPTION_TEXT, "FILE", &settings.save,
-          "write the pool's trace to FILE, as compact text", 0, 0 },
-        { "csv", OPTION_TEXT, "FILE", &settings.csv, "write the rows of the table to FILE", 0, 0 },
+          "write the pool's trace to FILE, as compact text" },
+        { "csv", OPTION_TEXT, "FILE", &settings.csv, "write the rows of the table to FILE" },
         { "json", OPTION_FLAG, NULL, &settings.json,
-          "print one JSON document on standard output, and nothing else there", 0, 0 },
+          "print one JSON document on standard output, and nothing else there" },
     };
     const usage_t usage = { "ferry replay FILE...",
                             "Replays the allocations of event files (--record FILE writes one) or "

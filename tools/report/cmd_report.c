@@ -80,7 +80,7 @@ int cmd_report(int argc, char **argv)
 {
     report_t report = { .nfiles = 0 };
     const option_t options[] = {
-        { "out", OPTION_TEXT, "REPORT.html", &report.out, "the file to write; needed", 0, 0 },
+        { "out", OPTION_TEXT, "REPORT.html", &report.out, "the file to write; needed" },
     };
     const usage_t usage = { "ferry report FILE [FILE]",
                             "Shows a recorded run as one page for a browser: where the time goes, "

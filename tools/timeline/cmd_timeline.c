@@ -59,13 +59,12 @@ int cmd_timeline(int argc, char **argv)
 {
     settings_t settings = { .under = "" };
     const option_t options[] = {
-        { "out", OPTION_TEXT, "TRACE.json", &settings.out, "the file to write; needed", 0, 0 },
+        { "out", OPTION_TEXT, "TRACE.json", &settings.out, "the file to write; needed" },
         { "clock", OPTION_CHOICE, "model|wall|both", &settings.clock,
           "model: host and devices by the simulated clock; wall: the host in real time; both: as "
-          "separate processes",
-          0, 0 },
+          "separate processes" },
         { "scope", OPTION_TEXT, "PATH", &settings.under,
-          "only this scope path, such as train/step, and what is inside it", 0, 0 },
+          "only this scope path, such as train/step, and what is inside it" },
     };
     const usage_t usage = { "ferry timeline FILE",
                             "Draws a recorded run: threads and their scopes, each device's "
