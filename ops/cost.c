@@ -93,6 +93,7 @@ void fy__cost_matmul(fy_launch_t *launch)
     set(launch, mul(mul(launch->nelem, 2), (uint64_t)inner));
 }
 
+/* 2 flops for each weight behind each element of y, padding not taken off; gradients alike. */
 void fy__cost_conv2d(fy_launch_t *launch)
 {
     const fy_desc_t *y = launch->op == FY_OP_CONV2D ? &launch->dst[0] : &launch->src[0];
@@ -122,6 +123,7 @@ void fy__cost_pool2d_backward(fy_launch_t *launch)
     set(launch, mul(count(&launch->src[0]), window_nelem(launch)));
 }
 
+/* Four pixels for each pixel of the result, or of dy; pooling: each pixel once. */
 void fy__cost_resample2d(fy_launch_t *launch)
 {
     const uint64_t src = count(&launch->src[0]), dst = launch->nelem;
@@ -133,13 +135,16 @@ void fy__cost_resample2d(fy_launch_t *launch)
         set(launch, mul(src > dst ? src : dst, 2));
 }
 
+/* Max, subtract, exp, add, divide. */
 void fy__cost_softmax(fy_launch_t *launch)
 {
     set(launch, mul(launch->nelem, 4 + FY__FLOPS_TRANSCENDENTAL));
 }
 
+/* Subtract, square, add. */
 void fy__cost_mse_loss(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), 3)); }
 
+/* 1 flop a row, of which one element is read. */
 void fy__cost_nll_loss(fy_launch_t *launch)
 {
     const uint64_t rows = count(&launch->src[1]);
@@ -156,6 +161,7 @@ void fy__cost_cross_entropy(fy_launch_t *launch)
     set(launch, mul(count(&launch->src[0]), 4 + FY__FLOPS_TRANSCENDENTAL));
 }
 
+/* The rows that it reads, not the whole table. */
 void fy__cost_gather(fy_launch_t *launch)
 {
     uint64_t rows = mul(launch->nelem, fy__dtype_sizes[launch->dst[0].dtype]);

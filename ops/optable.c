@@ -162,13 +162,6 @@ enum {
     WIDEST = FY_OP_AUTOCAST_WIDEST
 };
 
-/* The cost rules of elementwise ops are named by what an element takes. */
-#define fy__cost_cheap fy__cost_elementwise
-#define fy__cost_exp   fy__cost_transcendental
-#define fy__cost_tanh  fy__cost_transcendental
-#define fy__cost_pow   fy__cost_transcendental
-#define fy__cost_erf   fy__cost_transcendental
-
 #define SAFE                           0, 0, 0, 0
 #define INDEXES(source, side, i, axis) FY_OP_CAN_FAULT, INDEXES_##side, (i), (axis)
 #define INDEXES_src                    FY__SRC

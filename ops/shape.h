@@ -12,89 +12,14 @@
 
 #include <ferry/op.h>
 
-/* ---- shape.c ---- */
+/* The rules, by the names that opset/ops.def uses. */
+#define ROW(number, ENUM, name, flags, dtypes, attrs, shape, ...) \
+    fy_status_t fy__shape_##shape(const fy_op_info_t *info, fy_launch_t *launch);
+#include "opset/ops.def"
+
 /* Any number of sources of one dtype that the op takes; results (or the given dst) have it too.
  * Rule of registered elementwise ops. */
 fy_status_t fy__shape_elementwise(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_unary(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_binary(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_test(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_compare(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_where(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_cast(const fy_op_info_t *info, fy_launch_t *launch);
-/* copy, axpy: src broadcasts to the given dst */
-fy_status_t fy__shape_into(const fy_op_info_t *info, fy_launch_t *launch);
-
-/* ---- shape_make.c ---- */
-fy_status_t fy__shape_fill(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_arange(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_random(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_randperm(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_dropout(const fy_op_info_t *info, fy_launch_t *launch); /* and dropout2d */
-fy_status_t fy__shape_dropout_backward(const fy_op_info_t *info, fy_launch_t *launch);
-
-/* ---- shape_reduce.c ---- */
-fy_status_t fy__shape_sum(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_any(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_cumsum(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_mean(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_extremum(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_argmax(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_along_axis(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_mse_loss(const fy_op_info_t *info, fy_launch_t *launch);
-
-/* ---- shape_linalg.c ---- */
-fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_linear(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_linear_backward_params(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_gather(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_gather_backward(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_index_add(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_concat(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_take_along_axis(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_take_along_axis_backward(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_topk(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_flip(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_image_size(const fy_op_info_t *info, fy_launch_t *launch);
-
-/* ---- shape_attention.c ---- */
-fy_status_t fy__shape_attention(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_attention_backward(const fy_op_info_t *info, fy_launch_t *launch);
-
-/* ---- shape_image.c ---- */
-fy_status_t fy__shape_conv2d(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_conv2d_backward_input(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_conv2d_backward_weight(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_conv2d_backward_params(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_max_pool2d(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_avg_pool2d(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch);
-
-/* ---- shape_loss.c ---- */
-/* and cross_entropy */
-fy_status_t fy__shape_nll_loss(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_nll_loss_backward(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_cross_entropy_backward(const fy_op_info_t *info, fy_launch_t *launch);
-/* and log_softmax_backward */
-fy_status_t fy__shape_softmax_backward(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_mse_loss_backward(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch);
-
-/* ---- shape_norm.c ---- */
-fy_status_t fy__shape_batch_norm(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_batch_norm_backward(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_batch_norm_inference(const fy_op_info_t *info, fy_launch_t *launch);
-/* and rms_norm */
-fy_status_t fy__shape_layer_norm(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_layer_norm_backward(const fy_op_info_t *info, fy_launch_t *launch);
-
-/* ---- shape_step.c ---- */
-fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch); /* of optimizers */
-fy_status_t fy__shape_check_finite(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_update_scaling(const fy_op_info_t *info, fy_launch_t *launch);
-
 /* Rewrites each source to dst[0]'s rank and dims, with stride 0 where it repeats. The shapes are
  * known to broadcast.
  * Doing it twice does nothing more. */

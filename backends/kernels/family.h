@@ -33,148 +33,18 @@ typedef struct fy__kernel_row {
 } fy__kernel_row_t;
 extern const fy__kernel_row_t fy__kernel_rows[FY_OP_BUILTIN_COUNT]; /* dispatch.c */
 
-/* elementwise.c */
-fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops,
-                          const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_test(const fy_host_api_t *host, const fy__loops_t *loops,
-                         const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_scaled(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* cumsum.c */
-fy_status_t fy__run_cumsum(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops,
-                            const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops,
-                          const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops,
-                         const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_cast(const fy_host_api_t *host, const fy__loops_t *loops,
-                         const fy_launch_t *launch);
-/* copy.c */
-fy_status_t fy__run_copy(const fy_host_api_t *host, const fy__loops_t *loops,
-                         const fy_launch_t *launch);
-/* copy.c */
-fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* copy.c */
-fy_status_t fy__run_flip(const fy_host_api_t *host, const fy__loops_t *loops,
-                         const fy_launch_t *launch);
-/* along.c; and its gradient */
-fy_status_t fy__run_take_along_axis(const fy_host_api_t *host, const fy__loops_t *loops,
-                                    const fy_launch_t *launch);
-/* along.c */
-fy_status_t fy__run_topk(const fy_host_api_t *host, const fy__loops_t *loops,
-                         const fy_launch_t *launch);
-/* resample.c: resize2d, adaptive_avg_pool2d, and gradients */
-fy_status_t fy__run_resample2d(const fy_host_api_t *host, const fy__loops_t *loops,
-                               const fy_launch_t *launch);
-/* gather.c */
-fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* generate.c */
-fy_status_t fy__run_fill(const fy_host_api_t *host, const fy__loops_t *loops,
-                         const fy_launch_t *launch);
-/* generate.c */
-fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops,
-                             const fy_launch_t *launch);
-/* reduce.c; and mean, norm */
-fy_status_t fy__run_sum(const fy_host_api_t *host, const fy__loops_t *loops,
-                        const fy_launch_t *launch);
-/* reduce.c: max, min */
-fy_status_t fy__run_extreme(const fy_host_api_t *host, const fy__loops_t *loops,
-                            const fy_launch_t *launch);
-/* argmax.c */
-fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* softmax.c; and log_ */
-fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops,
-                            const fy_launch_t *launch);
-/* loss.c */
-fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops,
-                             const fy_launch_t *launch);
-fy_status_t fy__run_class_loss(const fy_host_api_t *host, const fy__loops_t *loops,
-                               /* class_loss.c: nll_loss, cross_entropy */
-                               const fy_launch_t *launch);
-/* class_loss.c */
-fy_status_t fy__run_class_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops,
-                                        const fy_launch_t *launch);
-/* dropout.c; and gradients */
-fy_status_t fy__run_dropout(const fy_host_api_t *host, const fy__loops_t *loops,
-                            const fy_launch_t *launch);
-fy_status_t fy__run_softmax_backward(const fy_host_api_t *host, const fy__loops_t *loops,
-                                     const fy_launch_t *launch); /* softmax_backward.c */
-/* loss.c */
-fy_status_t fy__run_mse_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops,
-                                      const fy_launch_t *launch);
-/* index_add.c; and the gradient of gather */
-fy_status_t fy__run_index_add(const fy_host_api_t *host, const fy__loops_t *loops,
-                              const fy_launch_t *launch);
-/* gather.c */
-fy_status_t fy__run_one_hot(const fy_host_api_t *host, const fy__loops_t *loops,
-                            const fy_launch_t *launch);
-/* attention.c */
-fy_status_t fy__run_attention(const fy_host_api_t *host, const fy__loops_t *loops,
-                              const fy_launch_t *launch);
-/* attention.c */
-fy_status_t fy__run_attention_backward(const fy_host_api_t *host, const fy__loops_t *loops,
-                                       const fy_launch_t *launch);
-/* matmul.c */
-fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* conv.c; and gradients */
-fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* pool.c; and gradients */
-fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops,
-                          const fy_launch_t *launch);
-/* elementwise.c */
-fy_status_t fy__run_clip(const fy_host_api_t *host, const fy__loops_t *loops,
-                         const fy_launch_t *launch);
-/* linear.c */
-fy_status_t fy__run_linear(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy_launch_t *launch);
-/* linear.c */
-fy_status_t fy__run_linear_backward_params(const fy_host_api_t *host, const fy__loops_t *loops,
-                                           const fy_launch_t *launch);
-/* scaling.c: of losses */
-fy_status_t fy__run_check_finite(const fy_host_api_t *host, const fy__loops_t *loops,
+/* The families of opset/ops.def, by its column `host kernel`. */
+#define KERNEL(family)                                                                \
+    fy_status_t fy__run_##family(const fy_host_api_t *host, const fy__loops_t *loops, \
                                  const fy_launch_t *launch);
-/* scaling.c */
-fy_status_t fy__run_update_scaling(const fy_host_api_t *host, const fy__loops_t *loops,
-                                   const fy_launch_t *launch);
-/* step.c: optimizers */
-fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
-                         const fy_launch_t *launch);
-/* batch_norm.c; by running statistics, and gradients */
-fy_status_t fy__run_batch_norm(const fy_host_api_t *host, const fy__loops_t *loops,
-                               const fy_launch_t *launch);
-uint64_t fy__batch_norm_workspace(const fy_launch_t *launch, uint64_t limit);
-/* row_norm.c: layer_norm, rms_norm, gradients */
-fy_status_t fy__run_row_norm(const fy_host_api_t *host, const fy__loops_t *loops,
-                             const fy_launch_t *launch);
-uint64_t fy__row_norm_workspace(const fy_launch_t *launch, uint64_t limit);
+#define SCRATCH_KERNEL(family) \
+    KERNEL(family)             \
+    uint64_t fy__##family##_workspace(const fy_launch_t *launch, uint64_t limit);
+#define ROW(number, ENUM, name, flags, set, attrs, shape, cost, back, host, ...) OPEN host
+#include "opset/ops.def"
+
 /* packed.c: the two launches that are no ops */
 fy_status_t fy__run_packed(const fy_launch_t *launch);
-uint64_t fy__matmul_workspace(const fy_launch_t *launch, uint64_t limit);
-uint64_t fy__linear_workspace(const fy_launch_t *launch, uint64_t limit);
-uint64_t fy__linear_backward_params_workspace(const fy_launch_t *launch, uint64_t limit);
-uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit);
 
 /* ---- helpers ---- */
 
