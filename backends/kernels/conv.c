@@ -9,7 +9,7 @@
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/onednn.h"
 #include "backends/kernels/slow_path.h"
-#include "backends/kernels/widen.h"
+#include "backends/kernels/rows.h"
 
 enum { SMALL_MACS = 8192 }; /* below this, starting a primitive costs more than the loop */
 

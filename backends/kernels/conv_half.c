@@ -3,7 +3,7 @@
  * it is read.
  * A gradient of weights is added up in f32 over the pieces. Not here: any convolution. */
 #include "backends/kernels/conv.h"
-#include "backends/kernels/widen.h"
+#include "backends/kernels/rows.h"
 
 /* ---- pieces ---- */
 

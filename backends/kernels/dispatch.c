@@ -4,10 +4,14 @@
  * -> fy__run_binary -> add_f32. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "backends/kernels/chain.h"
 #include "backends/kernels/family.h"
 #include "backends/kernels/kernels.h"
+#include "backends/kernels/last_product.h"
+#include "backends/kernels/onednn.h"
 #include "backends/kernels/team.h"
 #include "opset/dtypes.h"
 
@@ -94,7 +98,31 @@ void fy__for_each(int64_t n, int threads, fy__each_fn fn, const void *context)
     for (int64_t i = 0; i < n; i++) fn(context, i);
 }
 
-/* ---- the three calls of kernels.h ---- */
+/* ---- the last product. Names of oneDNN's implementations are freed with their primitives, so each
+ * is copied once. One processor has about a dozen. ---- */
+
+enum { MOST_PRODUCTS = 64, PRODUCT_SIZE = 64 };
+
+const char *fy__product_last;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards products and nproducts */
+static char products[MOST_PRODUCTS][PRODUCT_SIZE];
+static int nproducts;
+
+void fy__product_by_named(const char *name)
+{
+    const char *last = __atomic_load_n(&fy__product_last, __ATOMIC_ACQUIRE), *own = "oneDNN";
+    if (last && strncmp(last, name, PRODUCT_SIZE - 1) == 0) return;
+    pthread_mutex_lock(&lock);
+    int i = 0;
+    while (i < nproducts && strncmp(products[i], name, PRODUCT_SIZE - 1) != 0) i++;
+    if (i == nproducts && nproducts < MOST_PRODUCTS)
+        (void)snprintf(products[nproducts++], PRODUCT_SIZE, "%s", name);
+    if (i < nproducts) own = products[i];
+    pthread_mutex_unlock(&lock);
+    fy__product_by(own);
+}
+
+/* ---- the calls of kernels.h ---- */
 
 static inline int has_kernel(const fy_launch_t *launch)
 {
@@ -141,4 +169,11 @@ uint64_t fy__kernels_workspace(const fy_launch_t *launch, uint64_t limit)
     if (!has_kernel(launch)) return 0;
     const fy__workspace_fn workspace = workspaces[launch->op];
     return workspace ? workspace(launch, limit) : 0;
+}
+
+void fy__kernels_describe(fy_fact_fn say, void *user)
+{
+    fy__onednn_describe(say, user);
+    const char *last = __atomic_load_n(&fy__product_last, __ATOMIC_ACQUIRE);
+    if (last) say(user, "last_product", last);
 }

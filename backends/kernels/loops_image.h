@@ -2,7 +2,7 @@
  * vectors of the instruction set's width (WIDE), the rest in fours and ones. gcc computes a vector
  * wider than the processor's one element at a time, up to ten times slower.
  * Included by loops_template.h alone; all that is said there holds here. Not here: which rows there
- * are (pool_dense.c). */
+ * are (pool.c). */
 
 /* Values, and the same in memory, where it is aligned as its elements are. No function takes or
  * returns one: how would depend on the instruction set. */

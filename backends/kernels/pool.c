@@ -1,18 +1,30 @@
 /* max_pool2d, avg_pool2d and their gradients, for any strides and float dtypes. Each task is a row
  * of pixels of the result. A gradient finds, for a pixel of x, the windows that contain it. So one
- * thread sums each result in one order, and no two threads write one element.
- * Not here: dense f32 (pool_dense.c), convolutions (conv.c). */
+ * thread sums each result in one order, and no two threads write one element. Dense f32 takes
+ * vectors of channels. Not here: those vectors (loops_image.h), convolutions (conv.c). */
 #include <math.h>
+#include <string.h>
 
 #include "opset/formulas/activation.h"
 #include "opset/formulas/scalar.h"
+#include "backends/kernels/family.h"
 #include "backends/kernels/image.h"
-#include "backends/kernels/pool.h"
 
 enum {
     CHANNELS = FY__IMAGE_CHANNELS,
-    SERIAL = 4608 /* elements of windows that one thread reads in 20 us */
+    SERIAL = 4608,       /* elements of windows that one thread reads in 20 us */
+    SERIAL_DENSE = 24576 /* of images */
 };
+
+typedef struct pool {
+    const fy__loops_t *loops;
+    const fy_launch_t *launch;
+    /* x NULL: the gradient of an average without relu does not need it; y: of a gradient, dy */
+    const fy_desc_t *x, *y;
+    int64_t images, h, w, oh, ow, channels;
+    int64_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
+    int is_max, is_forward, relu, excludes_padding, accumulate;
+} pool_t;
 
 typedef struct range {
     int64_t first, end;
@@ -36,7 +48,7 @@ static int64_t counted(int64_t at, int64_t stride, int64_t padding, int64_t kern
     return least(first + kernel, size + edge) - (first < -edge ? -edge : first);
 }
 
-static double divisor(const fy__pool_t *pool, int64_t oh, int64_t ow)
+static double divisor(const pool_t *pool, int64_t oh, int64_t ow)
 {
     return (double)(counted(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h,
                             pool->excludes_padding) *
@@ -64,7 +76,7 @@ static void take_larger(int64_t n, const double *x, double *best, int64_t *place
 }
 
 /* The largest elements of a window, and the first pixels (row * width + column) that have them. */
-static void find_largest(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c,
+static void find_largest(const pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c,
                          int64_t nc, double *best, int64_t *place)
 {
     const range_t rows = window(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h),
@@ -81,7 +93,7 @@ static void find_largest(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t 
 
 static void forward_row(const void *context, int64_t task)
 {
-    const fy__pool_t *pool = (const fy__pool_t *)context;
+    const pool_t *pool = (const pool_t *)context;
     const int64_t n = task / pool->oh, oh = task % pool->oh;
     const range_t rows = window(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h);
     double sums[CHANNELS], x[CHANNELS];
@@ -112,8 +124,8 @@ static void forward_row(const void *context, int64_t task)
     }
 }
 
-static void add_window(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c,
-                       int64_t nc, int64_t pixel, double *sums)
+static void add_window(const pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc,
+                       int64_t pixel, double *sums)
 {
     double dy[CHANNELS], best[CHANNELS];
     int64_t place[CHANNELS];
@@ -132,7 +144,7 @@ static void add_window(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow
 
 static void backward_row(const void *context, int64_t task)
 {
-    const fy__pool_t *pool = (const fy__pool_t *)context;
+    const pool_t *pool = (const pool_t *)context;
     const int64_t n = task / pool->h, h = task % pool->h;
     const range_t rows = windows_of(h, pool->stride_h, pool->padding_h, pool->kernel_h, pool->oh);
     double sums[CHANNELS], x[CHANNELS];
@@ -154,6 +166,94 @@ static void backward_row(const void *context, int64_t task)
     }
 }
 
+/* ---- dense f32 images, channels in vectors, where padding is 0 and all windows lie inside the
+ * image: what networks do. Each task is a row of windows; gradients only of windows that do not
+ * overlap, so that no two of them write one pixel. Sums of an average are f32 here: few terms, one
+ * order. ---- */
+
+typedef struct task {
+    const pool_t *pool;
+    fy__pool_row_fn run;
+    float *out;
+    const float *x, *dy;
+} task_t;
+
+static int is_dense_f32(const fy_desc_t *desc)
+{
+    return desc->dtype == FY_DTYPE_F32 && fy__desc_is_dense(desc);
+}
+
+static fy__pool_row_t row_of(const task_t *task, int64_t i)
+{
+    const pool_t *p = task->pool;
+    const int64_t n = i / p->oh, oh = i % p->oh, row = p->w * p->channels;
+    const int64_t image = (n * p->h + oh * p->stride_h) * row, windows = i * p->ow * p->channels;
+    return (fy__pool_row_t){ .x = task->x ? task->x + image : NULL,
+                             .dy = task->dy ? task->dy + windows : NULL,
+                             .out = task->out + (p->is_forward ? windows : image),
+                             .count = p->ow,
+                             .channels = p->channels,
+                             .kernel_h = p->kernel_h,
+                             .kernel_w = p->kernel_w,
+                             .row = row,
+                             .step = p->stride_w * p->channels,
+                             .relu = p->relu,
+                             .accumulate = p->accumulate };
+}
+
+static void dense_forward_row(const void *context, int64_t i)
+{
+    const task_t *task = (const task_t *)context;
+    const fy__pool_row_t row = row_of(task, i);
+    task->run(&row);
+}
+
+/* The rows of pixels up to the next row of windows are this task's. Where no window is, the
+ * gradient is 0. */
+static void dense_backward_row(const void *context, int64_t i)
+{
+    const task_t *task = (const task_t *)context;
+    const pool_t *p = task->pool;
+    const fy__pool_row_t row = row_of(task, i);
+    const int64_t oh = i % p->oh, end = oh + 1 == p->oh ? p->h : (oh + 1) * p->stride_h,
+                  nrows = end - oh * p->stride_h;
+    const int is_covered = nrows == p->kernel_h && p->stride_w == p->kernel_w &&
+                           p->ow * p->stride_w == p->w;
+    if (!is_covered && !p->accumulate)
+        memset(row.out, 0, (size_t)(nrows * row.row) * sizeof(float));
+    task->run(&row);
+}
+
+/* 0: not dense f32, or windows that reach over the border or (gradients) into each other; nothing
+ * was done. */
+static int run_dense(const pool_t *pool)
+{
+    const fy__loops_t *loops = pool->loops;
+    const fy_desc_t *dst = pool->launch->dst;
+    const int overlaps = pool->stride_h < pool->kernel_h || pool->stride_w < pool->kernel_w;
+    const int64_t height = (pool->oh - 1) * pool->stride_h + pool->kernel_h,
+                  width = (pool->ow - 1) * pool->stride_w + pool->kernel_w;
+    const int reaches_out = height > pool->h || width > pool->w; /* ceil_mode */
+    if (pool->padding_h || pool->padding_w || reaches_out || (!pool->is_forward && overlaps) ||
+        pool->kernel_h * pool->kernel_w > INT32_MAX)
+        return 0;
+    if ((pool->x && !is_dense_f32(pool->x)) || !is_dense_f32(pool->y) || !is_dense_f32(dst))
+        return 0;
+    const task_t task = { .pool = pool,
+                          .run = pool->is_forward
+                                     ? (pool->is_max ? loops->max_pool_f32 : loops->avg_pool_f32)
+                                 : pool->is_max ? loops->max_pool_backward_f32
+                                                : loops->avg_pool_backward_f32,
+                          .out = (float *)dst->data,
+                          .x = pool->x ? (const float *)pool->x->data : NULL,
+                          .dy = pool->is_forward ? NULL : (const float *)pool->y->data };
+    const int64_t nrows = pool->images * pool->oh;
+    const int threads = fy__threads_for(pool->images * pool->h * pool->w * pool->channels,
+                                        pool->is_forward ? SERIAL_DENSE : SERIAL_DENSE / 2);
+    fy__for_each(nrows, threads, pool->is_forward ? dense_forward_row : dense_backward_row, &task);
+    return 1;
+}
+
 fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch)
 {
@@ -164,31 +264,31 @@ fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops,
                     *y = forward ? launch->dst : launch->src;
     (void)host;
     if (launch->nelem == 0) return FY_STATUS_OK;
-    const fy__pool_t pool = { .loops = loops,
-                              .launch = launch,
-                              .x = forward            ? launch->src
-                                   : launch->nsrc > 1 ? &launch->src[1]
-                                                      : NULL,
-                              .y = y,
-                              .images = image->dims[0],
-                              .h = image->dims[1],
-                              .w = image->dims[2],
-                              .oh = y->dims[1],
-                              .ow = y->dims[2],
-                              .channels = y->dims[3],
-                              .kernel_h = attrs->kernel_h,
-                              .kernel_w = attrs->kernel_w,
-                              .stride_h = attrs->stride_h ? attrs->stride_h : attrs->kernel_h,
-                              .stride_w = attrs->stride_w ? attrs->stride_w : attrs->kernel_w,
-                              .padding_h = attrs->padding_h,
-                              .padding_w = attrs->padding_w,
-                              .is_max = launch->op == FY_OP_MAX_POOL2D ||
-                                        launch->op == FY_OP_MAX_POOL2D_BACKWARD,
-                              .is_forward = forward,
-                              .relu = attrs->activation == FY_ACTIVATION_RELU,
-                              .excludes_padding = attrs->count_excludes_padding,
-                              .accumulate = (launch->accumulate & 1u) != 0 };
-    if (fy__pool_dense(&pool)) return FY_STATUS_OK;
+    const pool_t pool = { .loops = loops,
+                          .launch = launch,
+                          .x = forward            ? launch->src
+                               : launch->nsrc > 1 ? &launch->src[1]
+                                                  : NULL,
+                          .y = y,
+                          .images = image->dims[0],
+                          .h = image->dims[1],
+                          .w = image->dims[2],
+                          .oh = y->dims[1],
+                          .ow = y->dims[2],
+                          .channels = y->dims[3],
+                          .kernel_h = attrs->kernel_h,
+                          .kernel_w = attrs->kernel_w,
+                          .stride_h = attrs->stride_h ? attrs->stride_h : attrs->kernel_h,
+                          .stride_w = attrs->stride_w ? attrs->stride_w : attrs->kernel_w,
+                          .padding_h = attrs->padding_h,
+                          .padding_w = attrs->padding_w,
+                          .is_max = launch->op == FY_OP_MAX_POOL2D ||
+                                    launch->op == FY_OP_MAX_POOL2D_BACKWARD,
+                          .is_forward = forward,
+                          .relu = attrs->activation == FY_ACTIVATION_RELU,
+                          .excludes_padding = attrs->count_excludes_padding,
+                          .accumulate = (launch->accumulate & 1u) != 0 };
+    if (run_dense(&pool)) return FY_STATUS_OK;
     const int64_t nrows = pool.images * (forward ? pool.oh : pool.h);
     const int64_t row = (fy__desc_nelem(y) / (nrows ? nrows : 1) + 1) * pool.kernel_h *
                         pool.kernel_w;

@@ -66,4 +66,20 @@ void fy__stage_in(const fy__loops_t *loops, int64_t n, void *dst, int32_t to, co
 void fy__stage_out(const fy__loops_t *loops, int64_t n, void *dst, int64_t stride, int32_t to,
                    const void *src, int32_t from);
 
+/* ---- dense f16 and bf16 as f32 in scratch, for kernels that compute in f32 ---- */
+
+static inline int fy__is_half(int32_t dtype)
+{
+    return dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16;
+}
+/* Bytes of n elements of f32, in whole cache lines. */
+static inline uint64_t fy__wide_nbytes(int64_t n)
+{
+    return ((uint64_t)n * sizeof(float) + 63) / 64 * 64;
+}
+/* Elements first .. first + n - 1 of a dense operand, to f32 and back; on several threads. */
+void fy__widen(const fy__loops_t *loops, const fy_desc_t *half, int64_t first, int64_t n, void *to);
+void fy__narrow(const fy__loops_t *loops, const fy_desc_t *half, int64_t first, int64_t n,
+                const void *from);
+
 #endif
