@@ -11,8 +11,8 @@
 #include "runtime/record/tape.h"
 #include "runtime/thread/guard.h"
 #include "transfer/account.h"
-#include "transfer/options.h"
 #include "transfer/peer.h"
+#include "transfer/submit.h"
 #include "transfer/upload.h"
 
 static const char what[] = "tensor_all_reduce";

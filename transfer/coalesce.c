@@ -1,4 +1,4 @@
-/* Many uploads in one call. Small tensors (up to coalesce_nbytes, dense at both ends, not
+/* Many uploads in one call. Small tensors (up to FY__COALESCE_NBYTES, dense at both ends, not
  * converted) are packed into slots of the ring with a table of their destinations. One DMA for each
  * slot copies them to scratch memory of the device, and a kernel on the upload engine's stream
  * spreads them. The others are sent one by one, as by fy_tensor_upload (upload.c).
@@ -10,10 +10,10 @@
 #include "runtime/record/recording.h"
 #include "runtime/thread/guard.h"
 #include "transfer/account.h"
-#include "transfer/options.h"
 #include "transfer/packed.h"
+#include "transfer/queue.h"
+#include "transfer/submit.h"
 #include "transfer/upload.h"
-#include "transfer/upload_batch.h"
 
 /* One call. */
 typedef struct many {
@@ -65,7 +65,7 @@ static fy_status_t fill(many_t *many, const fy__slot_t *slot, size_t *next, fy__
     fy_device_t *host = fy_device_host();
     FY_TRY(fy__run_launch(host, NULL, FY_LAUNCH_GATHER, slot->bytes, slot->nbytes, slot->bytes,
                           slot->nbytes, out_run));
-    fy__staging_charge(many->device, many->packed_nbytes, out_run->payload_nbytes);
+    fy__staging_charge(many->packed_nbytes, out_run->payload_nbytes);
     many->packed_nbytes += out_run->payload_nbytes;
     for (size_t i = first; i < *next; i++)
         if (is_packed(many, i)) (table++)->address = (uint64_t)(uintptr_t)many->dst[i]->data;
@@ -142,16 +142,98 @@ static fy_status_t send_packed(many_t *many)
     return FY_STATUS_OK;
 }
 
+/* ---- uploads that read their sources in place (FY_HOST_BORROW, dense, not converted) are one
+ * batch. Bytes are admitted to the engine's window one by one, as without a batch. While some are
+ * admitted and not sent, no blocking call is made: other threads may be waiting for them. ---- */
+
+enum { BATCH = 64 };
+
+typedef struct batch {
+    fy_device_t *device;
+    size_t count;
+    fy_tensor_t *dst[BATCH];
+    const fy_tensor_t *src[BATCH];
+    fy_copy_t copies[BATCH];
+} batch_t;
+
+/* Whether this upload can be part of one. Does not poll the device. */
+static bool fits_batch(const fy_device_t *device, const fy_tensor_t *dst, const fy_tensor_t *src,
+                       fy_host_contract_t contract)
+{
+    return contract == FY_HOST_BORROW && fy__copy_many_pays(device) && src->nelem &&
+           src->contiguous && dst->contiguous && dst->dtype == src->dtype;
+}
+
+/* Copies of a batch have no order among each other, so no two may write the same bytes. */
+static bool is_written_by(const batch_t *batch, const fy_tensor_t *dst)
+{
+    const char *begin = dst->data, *end = begin + fy__tensor_nbytes(dst);
+    for (size_t i = 0; i < batch->count; i++) {
+        const char *other = batch->copies[i].dst;
+        if (begin < other + batch->copies[i].nbytes && other < end) return true;
+    }
+    return false;
+}
+
+/* Submits the batch; it is empty afterwards. On failure each destination may hold garbage. */
+static fy_status_t send_batch(batch_t *batch)
+{
+    const size_t count = batch->count;
+    fy_stream_t *stream = batch->device->upload;
+    fy__point_t point = 0;
+    batch->count = 0;
+    if (!count) return FY_STATUS_OK;
+    const fy_status_t status =
+        fy__copy_submit_many(batch->device, stream, count, batch->copies, &point);
+    /* after a failure, too: some copies may run; the caller poisons dst */
+    for (size_t i = 0; i < count; i++) {
+        fy__queue_sent(batch->device->uploads, batch->copies[i].nbytes, point);
+        fy__hazard_read(&batch->src[i]->storage->hazard, stream, point);
+        fy__upload_borrow(batch->src[i]->storage);
+        fy__hazard_written(&batch->dst[i]->storage->hazard, point);
+        if (status == FY_STATUS_OK) fy__upload_set_faults(batch->dst[i], &(fy__taint_t){ 0, 0, 0 });
+    }
+    return status;
+}
+
+/* Adds the upload; first submits the batch if it is full or writes the same bytes. *out_taken
+ * false: the engine's window is full, so call fy__upload_run; the batch is then empty. On failure
+ * the destinations of the batch hold garbage. */
+static fy_status_t add_to_batch(fy__thread_t *thread, batch_t *batch, fy_tensor_t *dst,
+                                const fy_tensor_t *src, bool *out_taken)
+{
+    const uint64_t nbytes = fy__tensor_nbytes(src);
+    fy_stream_t *stream = batch->device->upload;
+    *out_taken = false;
+    if (batch->count == BATCH || is_written_by(batch, dst)) FY_TRY(send_batch(batch));
+    if (!batch->count) FY_TRY(fy__stream_throttle(thread, stream));
+    const fy_status_t status =
+        fy__hazard_before_write(&dst->storage->hazard, stream, FY__WAIT_UPLOAD_WRITE);
+    if (status != FY_STATUS_OK || !fy__queue_admit(batch->device->uploads, nbytes)) {
+        const fy_status_t sent = send_batch(batch);
+        return status != FY_STATUS_OK ? status : sent;
+    }
+    batch->dst[batch->count] = dst;
+    batch->src[batch->count] = src;
+    batch->copies[batch->count++] = (fy_copy_t){ .kind = FY_COPY_UPLOAD,
+                                                 .host_pinned = 1,
+                                                 .dst = dst->data,
+                                                 .src = src->data,
+                                                 .nbytes = nbytes };
+    *out_taken = true;
+    return FY_STATUS_OK;
+}
+
 /* Tensor i, in the batch or, if that is impossible, after it. *out_changed: it failed, but tensor i
  * may have changed. */
-static fy_status_t send_one(many_t *many, fy__upload_batch_t *batch, size_t i, bool *out_changed)
+static fy_status_t send_one(many_t *many, batch_t *batch, size_t i, bool *out_changed)
 {
     bool taken = false;
     *out_changed = false;
-    if (fy__upload_batch_fits(many->device, many->dst[i], many->src[i], many->options->contract))
-        FY_TRY(fy__upload_batch_add(many->thread, batch, many->dst[i], many->src[i], &taken));
+    if (fits_batch(many->device, many->dst[i], many->src[i], many->options->contract))
+        FY_TRY(add_to_batch(many->thread, batch, many->dst[i], many->src[i], &taken));
     else
-        FY_TRY(fy__upload_batch_send(batch));
+        FY_TRY(send_batch(batch));
     if (taken) return FY_STATUS_OK;
     return fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options,
                           &many->blocked_ns, out_changed, &many->taint);
@@ -159,7 +241,7 @@ static fy_status_t send_one(many_t *many, fy__upload_batch_t *batch, size_t i, b
 
 static fy_status_t send_others(many_t *many)
 {
-    fy__upload_batch_t batch;
+    batch_t batch;
     batch.device = many->device;
     batch.count = 0;
     for (size_t i = 0; i < many->count; i++) {
@@ -171,7 +253,7 @@ static fy_status_t send_others(many_t *many)
             return status;
         }
     }
-    const fy_status_t status = fy__upload_batch_send(&batch);
+    const fy_status_t status = send_batch(&batch);
     if (status != FY_STATUS_OK) poison_all(many, many->count, many->count, status);
     return status;
 }

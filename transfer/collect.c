@@ -1,7 +1,7 @@
-/* Many downloads in one call. A kernel collects small tensors (up to coalesce_nbytes, dense, not
- * converted, on the first one's device) on the device into one run of bytes, as many as fit a slot
- * of the ring. The kernel's table of addresses is uploaded through a slot, so it counts in the
- * uploads' wire bytes. The run is downloaded in one copy into page-locked memory that these
+/* Many downloads in one call. A kernel collects small tensors (up to FY__COALESCE_NBYTES, dense,
+ * not converted, on the first one's device) on the device into one run of bytes, as many as fit a
+ * slot of the ring. The kernel's table of addresses is uploaded through a slot, so it counts in
+ * the uploads' wire bytes. The run is downloaded in one copy into page-locked memory that these
  * downloads share: each host tensor is a view of it. The others are downloaded one by one
  * (download.c). */
 #include <stdio.h>
@@ -11,7 +11,6 @@
 #include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/download.h"
-#include "transfer/options.h"
 #include "transfer/packed.h"
 #include "transfer/submit.h"
 

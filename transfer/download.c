@@ -10,7 +10,6 @@
 #include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/convert.h"
-#include "transfer/options.h"
 #include "transfer/queue.h"
 #include "transfer/submit.h"
 

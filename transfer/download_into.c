@@ -9,7 +9,7 @@
 #include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/fetch.h"
-#include "transfer/options.h"
+#include "transfer/submit.h"
 
 /* One call. */
 typedef struct into {
@@ -21,7 +21,7 @@ typedef struct into {
 static fy_status_t take(void *user, const void *bytes, uint64_t at, uint64_t nbytes)
 {
     into_t *into = user;
-    fy__staging_copy(into->fetch.device, into->bytes + at, bytes, at, nbytes);
+    fy__staging_copy(into->bytes + at, bytes, at, nbytes);
     into->changed = true;
     return FY_STATUS_OK;
 }

@@ -81,7 +81,7 @@ static fy_status_t submit_chunk(fy__fetch_t *fetch, uint64_t at, bool may_wait,
         FY_TRY(fy__ring_take(fetch->device, &fetch->blocked_ns, &out_flight->slot));
     else if (!fy__ring_try_take(fetch->device, &out_flight->slot))
         return FY_STATUS_OK;
-    const uint64_t most = fy__ring_chunk(fetch->device, fetch->nbytes, out_flight->slot.nbytes);
+    const uint64_t most = fy__ring_chunk(fetch->nbytes, out_flight->slot.nbytes);
     out_flight->at = at;
     out_flight->nbytes = fetch->nbytes - at < most ? fetch->nbytes - at : most;
     const fy_status_t status =

@@ -17,7 +17,7 @@
 #include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/fetch.h"
-#include "transfer/options.h"
+#include "transfer/submit.h"
 #include "transfer/upload.h"
 
 typedef unsigned long long ull;
@@ -118,8 +118,8 @@ static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *
         fy__slot_t slot;
         fy__point_t point = 0;
         FY_TRY(fy__ring_take(device, blocked_ns, &slot));
-        const uint64_t most = fy__ring_chunk(device, file->nbytes, slot.nbytes),
-                       left = file->nbytes - at, chunk = left < most ? left : most;
+        const uint64_t most = fy__ring_chunk(file->nbytes, slot.nbytes), left = file->nbytes - at,
+                       chunk = left < most ? left : most;
         fy_status_t status = read_at(file, slot.bytes, at, chunk);
         if (status == FY_STATUS_OK)
             status =

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "transfer/calibration.h"
 
 /* Entry number i while the table grows down from the end. */
 static fy_packed_entry_t *growing(const fy__run_t *run, uint32_t i)
@@ -90,8 +89,7 @@ static bool is_supported(fy_device_t *device)
 
 uint64_t fy__run_largest(fy_device_t *device)
 {
-    return !device->synchronous && is_supported(device) ? fy__calibration(device)->coalesce_nbytes
-                                                        : 0;
+    return !device->synchronous && is_supported(device) ? FY__COALESCE_NBYTES : 0;
 }
 
 fy_status_t fy__run_limit(fy_device_t *device, size_t npacked, uint64_t *largest_nbytes)

@@ -10,7 +10,6 @@
 #include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/fetch.h"
-#include "transfer/options.h"
 #include "transfer/peer.h"
 #include "transfer/submit.h"
 #include "transfer/upload.h"

@@ -7,21 +7,19 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/thread/guard.h"
-#include "transfer/calibration.h"
 #include "transfer/submit.h"
 
 struct fy__ring {
     pthread_mutex_t
-        /* guards everything below but block, nslots and slot_nbytes (fixed); never held during
+        /* guards everything below but block and slot_nbytes (fixed); never held during
          * copies or waits for a DMA */
         lock;
     pthread_cond_t given; /* a slot was returned */
     fy__block_t *block;
     uint64_t slot_nbytes;
-    uint32_t nslots;
     uint32_t next; /* begin of the search: the least recently used slot */
-    bool taken[FY__RING_SLOTS_MOST];
-    fy__point_t last[FY__RING_SLOTS_MOST]; /* the DMA that used the slot last */
+    bool taken[FY__RING_SLOTS];
+    fy__point_t last[FY__RING_SLOTS]; /* the DMA that used the slot last */
 };
 
 static void destroy(struct fy__ring *ring)
@@ -34,18 +32,17 @@ static void destroy(struct fy__ring *ring)
 
 uint64_t fy__ring_nbytes_at(const fy_device_t *device, uint64_t limit_nbytes)
 {
-    const fy__calibration_t *calibration = fy__calibration(device);
-    uint64_t slot_nbytes = calibration->slot_nbytes;
-    while (slot_nbytes > calibration->slot_smallest_nbytes &&
-           slot_nbytes > limit_nbytes / calibration->ring_slots / calibration->ring_share)
+    (void)device; /* the thresholds are those of every device */
+    uint64_t slot_nbytes = FY__SLOT_NBYTES;
+    while (slot_nbytes > FY__SLOT_SMALLEST_NBYTES &&
+           slot_nbytes > limit_nbytes / FY__RING_SLOTS / FY__RING_SHARE)
         slot_nbytes /= 2;
-    return calibration->ring_slots * slot_nbytes;
+    return FY__RING_SLOTS * slot_nbytes;
 }
 
 /* Two threads may reach this at once: the first to publish wins. */
 static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
 {
-    const fy__calibration_t *calibration = fy__calibration(device);
     *out_ring = __atomic_load_n(&device->ring, __ATOMIC_ACQUIRE);
     if (*out_ring) return FY_STATUS_OK;
     struct fy__ring *ring = calloc(1, sizeof *ring), *none = NULL;
@@ -56,13 +53,12 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
     pthread_cond_init(&ring->given, NULL);
     fy_memory_stats_t pinned = FY_MEMORY_STATS_INIT;
     fy__pool_query(device->pinned, &pinned);
-    ring->nslots = calibration->ring_slots;
-    ring->slot_nbytes = fy__ring_nbytes_at(device, pinned.limit) / ring->nslots;
+    ring->slot_nbytes = fy__ring_nbytes_at(device, pinned.limit) / FY__RING_SLOTS;
     fy_status_t status;
     const fy__tag_t tag = { FY_CATEGORY_STAGING, NULL };
-    while ((status = fy__pool_alloc_tagged(device->pinned, ring->nslots * ring->slot_nbytes, 0, tag,
-                                           &ring->block)) == FY_STATUS_PINNED_LIMIT &&
-           ring->slot_nbytes > calibration->slot_smallest_nbytes)
+    while ((status = fy__pool_alloc_tagged(device->pinned, FY__RING_SLOTS * ring->slot_nbytes, 0,
+                                           tag, &ring->block)) == FY_STATUS_PINNED_LIMIT &&
+           ring->slot_nbytes > FY__SLOT_SMALLEST_NBYTES)
         ring->slot_nbytes /= 2; /* other blocks hold the rest: a smaller ring is better than none */
     if (status != FY_STATUS_OK) {
         fy__memory_refused(device, status);
@@ -82,21 +78,21 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
 
 /* ---- slots ---- */
 
-/* The least recently used free slot, or nslots. The lock is held. */
+/* The least recently used free slot, or FY__RING_SLOTS. The lock is held. */
 static uint32_t find_free(const struct fy__ring *ring)
 {
-    for (uint32_t i = 0; i < ring->nslots; i++) {
-        const uint32_t index = (ring->next + i) % ring->nslots;
+    for (uint32_t i = 0; i < FY__RING_SLOTS; i++) {
+        const uint32_t index = (ring->next + i) % FY__RING_SLOTS;
         if (!ring->taken[index]) return index;
     }
-    return ring->nslots;
+    return FY__RING_SLOTS;
 }
 
 /* The lock is held. */
 static void mark_taken(struct fy__ring *ring, uint32_t index, fy__slot_t *out_slot)
 {
     ring->taken[index] = true;
-    ring->next = (index + 1) % ring->nslots;
+    ring->next = (index + 1) % FY__RING_SLOTS;
     *out_slot = (fy__slot_t){ (char *)ring->block->address + index * ring->slot_nbytes,
                               ring->slot_nbytes, index };
 }
@@ -116,7 +112,7 @@ fy_status_t fy__ring_take(fy_device_t *device, uint64_t *blocked_ns, fy__slot_t 
     uint32_t index;
     FY_TRY(get_ring(device, &ring));
     fy__lock(&ring->lock);
-    while ((index = find_free(ring)) == ring->nslots) { /* other threads hold all slots */
+    while ((index = find_free(ring)) == FY__RING_SLOTS) { /* other threads hold all slots */
         if (!start_ns) start_ns = fy__now_ns();
         pthread_cond_wait(&ring->given, &ring->lock);
     }
@@ -138,7 +134,7 @@ bool fy__ring_try_take(fy_device_t *device, fy__slot_t *out_slot)
     struct fy__ring *ring = __atomic_load_n(&device->ring, __ATOMIC_ACQUIRE);
     fy__lock(&ring->lock);
     const uint32_t index = find_free(ring);
-    const bool found = index < ring->nslots;
+    const bool found = index < FY__RING_SLOTS;
     if (found) mark_taken(ring, index, out_slot);
     const fy__point_t last = found ? ring->last[index] : 0;
     fy__unlock(&ring->lock);
@@ -171,22 +167,20 @@ fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst
     return FY_STATUS_OK;
 }
 
-uint64_t fy__ring_chunk(const fy_device_t *device, uint64_t nbytes, uint64_t slot_nbytes)
+uint64_t fy__ring_chunk(uint64_t nbytes, uint64_t slot_nbytes)
 {
-    const uint64_t smallest = fy__calibration(device)->chunk_smallest_nbytes,
-                   eighth = (nbytes / 8 + 65535) / 65536 * 65536;
-    const uint64_t chunk = eighth > smallest ? eighth : smallest;
+    const uint64_t eighth = (nbytes / 8 + 65535) / 65536 * 65536,
+                   chunk = eighth > FY__CHUNK_SMALLEST_NBYTES ? eighth : FY__CHUNK_SMALLEST_NBYTES;
     return chunk < slot_nbytes ? chunk : slot_nbytes;
 }
 
 /* ---- the host's side ---- */
 
-void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t before_nbytes,
-                      uint64_t nbytes)
+void fy__staging_copy(void *dst, const void *src, uint64_t before_nbytes, uint64_t nbytes)
 {
     fy_device_t *host = fy_device_host();
     /* the host's copy kernel has the process's one team of threads */
-    if (nbytes >= fy__calibration(device)->copy_by_several_nbytes) {
+    if (nbytes >= FY__COPY_BY_SEVERAL_NBYTES) {
         fy_desc_t descs[2] = { { .data = dst,
                                  .dtype = FY_DTYPE_U8,
                                  .rank = 1,
@@ -209,12 +203,12 @@ void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uin
             memcpy(dst, src, nbytes);
     } else
         memcpy(dst, src, nbytes);
-    fy__staging_charge(device, before_nbytes, nbytes);
+    fy__staging_charge(before_nbytes, nbytes);
 }
 
-void fy__staging_charge(const fy_device_t *device, uint64_t before_nbytes, uint64_t nbytes)
+void fy__staging_charge(uint64_t before_nbytes, uint64_t nbytes)
 {
-    const uint64_t alone = fy__calibration(device)->copy_by_several_nbytes,
+    const uint64_t alone = FY__COPY_BY_SEVERAL_NBYTES,
                    left = before_nbytes < alone ? alone - before_nbytes : 0;
     const uint64_t by_one = nbytes < left ? nbytes : left;
     if (by_one) fy__charge_host(0, 2 * by_one);
@@ -230,9 +224,9 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
         fy__slot_t slot;
         fy__point_t point = 0;
         FY_TRY(fy__ring_take(device, blocked_ns, &slot));
-        const uint64_t most = fy__ring_chunk(device, nbytes, slot.nbytes),
+        const uint64_t most = fy__ring_chunk(nbytes, slot.nbytes),
                        chunk = nbytes - done < most ? nbytes - done : most;
-        fy__staging_copy(device, slot.bytes, (const char *)src + done, done, chunk);
+        fy__staging_copy(slot.bytes, (const char *)src + done, done, chunk);
         const fy_status_t status =
             fy__ring_send(device, &slot, (char *)dst + done, chunk, &point, taint);
         fy__ring_give(device, &slot, point);

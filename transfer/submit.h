@@ -1,9 +1,17 @@
-/* Submits one copy to an engine's native stream: its fault flag, the copy, its point. Not here: the
- * order of transfers (queue.h). */
+/* First and last step of every transfer: the check of its options, and the submission of a copy to
+ * an engine's native stream: its fault flag, the copy, its point. Not here: the order of transfers
+ * (queue.h). */
 #ifndef FERRY_TRANSFER_SUBMIT_H_
 #define FERRY_TRANSFER_SUBMIT_H_
 
+#include <ferry/transfer.h>
+
 #include "runtime/order/stream.h"
+
+/* Copies the caller's options; NULL is the defaults. INVALID_ARGUMENT for a field that is out of
+ * range. */
+fy_status_t fy__transfer_options_read(const char *what, const fy_transfer_options_t *options,
+                                      fy_transfer_options_t *out_own);
 
 /* Submits `copy`; `what` names it in faults ("upload"). *out_point: its point. *out_request: the
  * number of its fault flag, 0 if the device's copies cannot fail alone; add it to the taint of

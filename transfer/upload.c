@@ -5,13 +5,12 @@
 #include "transfer/upload.h"
 
 #include "runtime/base/fail.h"
+#include "runtime/record/recording.h"
 #include "runtime/record/tape.h"
 #include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/convert.h"
-#include "transfer/options.h"
 #include "transfer/queue.h"
-#include "transfer/record.h"
 #include "transfer/ring.h"
 #include "transfer/submit.h"
 
@@ -342,6 +341,59 @@ void fy__upload_done(fy_tensor_t *dst)
     fy__storage_wrote(dst->storage);
 }
 
+/* ---- inside a recording: the copy, and the conversion after it if dst is of another dtype or
+ * layout ---- */
+
+static fy_status_t append_copy(fy__recording_t *recording, const fy__end_t *target,
+                               const fy_tensor_t *src, const fy_transfer_options_t *options,
+                               const void *caller)
+{
+    const uint64_t nbytes = fy__tensor_nbytes(src);
+    const fy_copy_t copy = { .kind = FY_COPY_UPLOAD,
+                             .host_pinned = 1,
+                             .dst = target->desc.data,
+                             .src = src->data,
+                             .nbytes = nbytes };
+    uint32_t *slots;
+    FY_TRY(fy__recording_slots(recording, 2, &slots));
+    FY_TRY(fy__recording_slot(recording, target->storage, true, &slots[0]));
+    FY_TRY(fy__recording_slot(recording, src->storage, false, &slots[1]));
+    return fy__recording_upload(recording, &copy, slots, nbytes == target->storage->nbytes,
+                                options->site, caller, options->priority);
+}
+
+/* fy_tensor_upload_into on the device that this thread records on: each replay copies src's bytes
+ * at that time. */
+static fy_status_t record_upload(fy__thread_t *thread, fy__recording_t *recording, fy_tensor_t *dst,
+                                 const fy_tensor_t *src, const fy_transfer_options_t *options,
+                                 const void *caller)
+{
+    fy_device_t *device = recording->device;
+    fy__storage_t *raw;
+    fy__end_t target, final;
+    char text[128];
+    if (options->contract != FY_HOST_BORROW)
+        return fy__recording_refuse(recording, "tensor_upload_into with FY_HOST_COPY");
+    FY_TRY(fy__upload_check_source("tensor_upload_into", src, device, FY_HOST_BORROW));
+    FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
+    if (!src->contiguous)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tensor_upload_into: a graph reads its sources in place, so they must be "
+                       "contiguous; %s is not",
+                       fy__tensor_format(src, text, sizeof text));
+    if (!src->nelem) return FY_STATUS_OK;
+    fy__end_of(dst, &final);
+    if (dst->contiguous && dst->dtype == src->dtype)
+        return append_copy(recording, &final, src, options, caller);
+    FY_TRY(fy__storage_create_scratch(thread, device, fy__tensor_nbytes(src), NULL,
+                                      FY_CATEGORY_STAGING, &raw));
+    fy__end_dense(dst, (fy_dtype_t)src->dtype, raw, &target);
+    fy_status_t status = append_copy(recording, &target, src, options, caller);
+    if (status == FY_STATUS_OK) status = fy__convert(device, NULL, &final, &target, src->nelem);
+    fy__storage_release(thread, raw);
+    return status;
+}
+
 fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                   const fy_transfer_options_t *options, fy_ticket_t *out_ticket)
 {
@@ -365,8 +417,8 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src,
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__recording_t *recording = fy__recording_of(thread, device);
     if (FY_UNLIKELY(recording != NULL)) {
-        FY_TRY(
-            fy__upload_record(thread, recording, dst, src, options, __builtin_return_address(0)));
+        FY_TRY(fy__recording_failed(recording, record_upload(thread, recording, dst, src, options,
+                                                             __builtin_return_address(0))));
         if (out_ticket) *out_ticket = (fy_ticket_t){ FY__TICKET_RECORDED, recording->uploads };
         return FY_STATUS_OK;
     }

@@ -1,6 +1,6 @@
 /* Many copies in one submission: cuMemcpyBatchAsync, in whichever of its two ABIs the driver has
  * (12.8 reports the copy that failed, 13.0 does not), else one call each. Nothing is allocated:
- * long lists go in pieces. Not here: who asks for it (transfer/upload_batch.c). */
+ * long lists go in pieces. Not here: who asks for it (transfer/coalesce.c). */
 #include "backends/cuda/device.h"
 #include "backends/cuda/nvtx.h"
 

@@ -3,8 +3,8 @@
  * field. Both ends of a conversion are tested. */
 #include "tests/support/harness.h"
 #include "transfer/convert.h"
-#include "transfer/options.h"
 #include "transfer/ring.h"
+#include "transfer/submit.h"
 
 static fy_device_t *g_device;
 
