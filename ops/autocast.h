@@ -11,13 +11,7 @@ fy_status_t fy__autocast_dispatch(fy__thread_t *thread, const fy__op_row_t *row,
                                   const fy_tensor_t *const *src, const void *attrs,
                                   uint32_t accumulate, size_t ndst, fy_tensor_t **dst);
 
-/* ---- autocast_copy.c ---- */
-
 /* Makes it current: a light request, or none. */
 fy_status_t fy__copy_use(fy__thread_t *thread, const fy__copy_t *copy);
-/* A view of the copy of a watched tensor, in no scope, which the tape has as its cast. NULL: there
- * is no such copy, so cast. */
-fy_status_t fy__copy_view(fy__thread_t *thread, const fy_tensor_t *tensor, fy_dtype_t dtype,
-                          fy_tensor_t **out_view);
 
 #endif

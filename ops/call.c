@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "ops/operand.h"
+#include "ops/format.h"
 #include "ops/optable.h"
 #include "runtime/base/abi.h"
 #include "runtime/base/fail.h"

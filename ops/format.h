@@ -1,7 +1,10 @@
-/* Shapes and numbers as error texts show them: "[64x784 f32]", "[scalar i64]", "0.1". Bounded, no
- * heap. Not here: what the texts say. */
+/* Shapes, numbers and operands as error texts show them: "[64x784 f32]", "[scalar i64]", "0.1".
+ * Names of operands are those of <ferry/ops.h>, where they are more telling than a and b. Bounded,
+ * no heap. Not here: what the texts say, names that a program gives to tensors. */
 #ifndef FERRY_OPS_FORMAT_H_
 #define FERRY_OPS_FORMAT_H_
+
+#include <stdbool.h>
 
 #include <ferry/op.h>
 
@@ -29,5 +32,19 @@ const char *fy__number_format(double value, char *buf, size_t nbytes);
     fy__dtypes_format((dtypes), (char[FY__DTYPES_TEXT_NBYTES]){ 0 }, FY__DTYPES_TEXT_NBYTES)
 #define FY__NUMBER_TEXT(value) \
     fy__number_format((value), (char[FY__NUMBER_TEXT_NBYTES]){ 0 }, FY__NUMBER_TEXT_NBYTES)
+
+#define FY__OPERAND_TEXT_NBYTES 40
+
+/* "step_number"; NULL if the operand has no name, as with registered ops, or if there is no op
+ * called `op`. Static. */
+const char *fy__operand_name(const char *op, bool is_dst, size_t index);
+/* "step_number (dst3)", "src1". Writes to `buf`, of FY__OPERAND_TEXT_NBYTES, and returns it. */
+const char *fy__operand_format(const char *op, bool is_dst, size_t index, char *buf);
+
+/* For FY_FAIL: a text that lives until the end of the enclosing block. */
+#define FY__SRC_TEXT(op, index) \
+    fy__operand_format((op), false, (size_t)(index), (char[FY__OPERAND_TEXT_NBYTES]){ 0 })
+#define FY__DST_TEXT(op, index) \
+    fy__operand_format((op), true, (size_t)(index), (char[FY__OPERAND_TEXT_NBYTES]){ 0 })
 
 #endif

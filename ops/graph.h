@@ -61,9 +61,9 @@ struct fy_graph {
  * neighbours that are elementwise become chains. Fails only with OUT_OF_MEMORY. */
 fy_status_t fy__graph_fuse(fy_graph_t *graph);
 /* Moves bytes that only calls refer to, if the steps then need fewer segments. Fails only with
- * OUT_OF_MEMORY. layout.c */
+ * OUT_OF_MEMORY. */
 fy_status_t fy__graph_layout(fy_graph_t *graph);
-/* Releases memory that no step uses. memory.c */
+/* Releases memory that no step uses. */
 void fy__graph_trim(fy__thread_t *thread, fy_graph_t *graph);
 /* The addresses that an operand may touch. */
 void fy__graph_extent(const fy_desc_t *desc, uintptr_t *out_begin, uintptr_t *out_end);
@@ -95,22 +95,5 @@ static inline uint32_t *fy__graph_flags(const fy_graph_t *graph)
 {
     return graph->recording.flags ? graph->recording.flags->data : NULL;
 }
-
-/* ---- events of a replay: graph_event.c ---- */
-
-typedef struct fy__graph_events {
-    uint64_t number; /* of the replay's op; 0: not recorded */
-    uint32_t launches;
-    uint64_t start_ns; /* of the first launch, model time; 0: unknown */
-} fy__graph_events_t;
-
-/* The step was submitted to `stream` (NULL: the device is synchronous), alone or as a part of the
- * device's own graph (`is_native`). */
-void fy__graph_event_launch(fy__graph_events_t *events, const fy__thread_t *thread,
-                            const fy_graph_t *graph, const fy__graph_step_t *step,
-                            const fy_stream_t *stream, bool is_native);
-/* All steps were submitted: one op that reads or writes every storage there is. */
-void fy__graph_event_replay(const fy__graph_events_t *events, const fy__thread_t *thread,
-                            const fy_graph_t *graph, fy__point_t point);
 
 #endif

@@ -9,7 +9,6 @@
 
 #include "ops/format.h"
 #include "ops/kernel.h"
-#include "ops/operand.h"
 #include "ops/optable.h"
 #include "runtime/base/fail.h"
 #include "runtime/tensor/tensor.h"

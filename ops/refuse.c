@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "ops/format.h"
-#include "ops/operand.h"
 #include "runtime/base/fail.h"
 #include "runtime/tensor/tensor.h"
 

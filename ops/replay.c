@@ -2,16 +2,26 @@
  * stream (or the device's own graph of them), then hazards, poison and versions. Nothing is
  * allocated. A launch that fails half way leaves results that are poisoned with why.
  * Not here: recording (runtime/record/recording.c, ops/dispatch.c). */
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/autocast.h"
+#include "ops/dispatch.h"
 #include "ops/graph.h"
 #include "runtime/device/plan.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event_ring.h"
+#include "runtime/record/text.h"
 #include "runtime/tensor/tensor.h"
 #include "runtime/thread/guard.h"
 #include "transfer/account.h"
+
+/* The event file gets a launch for each step, then the op. */
+typedef struct events {
+    uint64_t number; /* of the replay's op; 0: not recorded */
+    uint32_t launches;
+    uint64_t start_ns; /* of the first launch, model time; 0: unknown */
+} events_t;
 
 typedef struct replay {
     fy__thread_t *thread;
@@ -26,7 +36,7 @@ typedef struct replay {
     /* the poison record of a kernel that failed inside its call, part of whose work may be on its
      * way */
     uint32_t refused;
-    fy__graph_events_t events;
+    events_t events;
     bool after_transfer; /* something read comes from another stream that is not known to be done */
 } replay_t;
 
@@ -34,6 +44,67 @@ typedef struct replay {
 static inline fy__recording_slot_t *live_slot(const fy__recording_t *recording, uint32_t i)
 {
     return &recording->slots[recording->live[i]];
+}
+
+/* ---- events ---- */
+
+/* The ops of a chain, "mul+add+relu"; of many the first ones. */
+static const char *chain_name(const fy_launch_t *launch)
+{
+    char name[96] = "";
+    const fy_chain_op_t *ops = launch->attrs;
+    size_t used = 0;
+    for (size_t i = 0; i < launch->attrs_nbytes / sizeof *ops && used < sizeof name; i++) {
+        const fy__op_row_t *row = fy__op_row(ops[i].op);
+        used += (size_t)snprintf(name + used, sizeof name - used, "%s%s", i ? "+" : "",
+                                 row ? row->info.name : "?");
+    }
+    return fy__text(name);
+}
+
+/* The step was submitted to `stream` (NULL: the device is synchronous), alone or as a part of the
+ * device's own graph (`is_native`). */
+static void event_launch(events_t *events, const fy__thread_t *thread, const fy_graph_t *graph,
+                         const fy__graph_step_t *step, const fy_stream_t *stream, bool is_native)
+{
+    const fy__recorded_t *call = &graph->recording.calls[step->call];
+    const fy_device_t *device = graph->recording.device;
+    const fy_launch_t *launch = step->chain ? step->chain : &call->launch;
+    if (!step->chain && call->is_upload) return; /* it has a transfer event */
+    const fy__op_row_t *row = step->chain ? NULL : fy__op_row(launch->op);
+    fy__event_t event = fy__event_begin(FY__EVENT_LAUNCH, thread);
+    event.name = step->chain ? chain_name(launch) : row ? row->info.name : "?";
+    event.device = fy__event_device_text(device);
+    event.nbytes = launch->nbytes;
+    if (stream) event.point = FY__POINT(stream->index, 0);
+    event.u.op.number = events->number;
+    event.u.op.flops = launch->flops;
+    if (row) fy__event_op_launch(&event, &row->info, launch);
+    if (!is_native) fy__event_span(&event, device);
+    if (!events->launches++) events->start_ns = event.start_ns;
+    fy__event_put(&event);
+}
+
+/* All steps were submitted: one op that reads or writes every storage there is. */
+static void event_replay(const events_t *events, const fy__thread_t *thread,
+                         const fy_graph_t *graph, fy__point_t point)
+{
+    const fy__recording_t *recording = &graph->recording;
+    fy__event_t event = fy__event_op_begin(thread, "graph_replay", recording->device, point,
+                                           recording->flops, recording->nbytes, events->number);
+    event.u.op.launches = events->launches;
+    /* the span is the last request's */
+    if (events->start_ns && event.end_ns) event.start_ns = events->start_ns;
+    for (int written = 0; written < 2; written++)
+        for (uint32_t i = 0; i < recording->nlive; i++) {
+            const fy__recording_slot_t *slot = &recording->slots[recording->live[i]];
+            if (slot->is_written != written) continue;
+            if (written)
+                fy__event_op_dst(&event, slot->storage, 0, true);
+            else
+                fy__event_op_src(&event, slot->storage, 0);
+        }
+    fy__event_put(&event);
 }
 
 /* ---- before ---- */
@@ -107,8 +178,8 @@ static fy_status_t submit_native(replay_t *replay, uint32_t *out_submitted)
         replay->nfaults, replay->words, &is_submitted);
     if (status == FY_STATUS_OK || is_submitted) *out_submitted = recording->ncalls;
     for (uint32_t i = 0; replay->events.number && is_submitted && i < replay->graph->nsteps; i++)
-        fy__graph_event_launch(&replay->events, replay->thread, replay->graph,
-                               &replay->graph->steps[i], replay->stream, true);
+        event_launch(&replay->events, replay->thread, replay->graph, &replay->graph->steps[i],
+                     replay->stream, true);
     return FY_UNLIKELY(status != FY_STATUS_OK) ? fy__device_check(device, status) : FY_STATUS_OK;
 }
 
@@ -137,8 +208,7 @@ static fy_status_t submit(replay_t *replay, uint32_t *out_submitted)
         if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__device_check(device, status);
         if (FY_UNLIKELY(replay->refused)) return fy__poison_fail(replay->refused, "graph_replay");
         if (FY_UNLIKELY(replay->events.number))
-            fy__graph_event_launch(&replay->events, replay->thread, graph, step, replay->stream,
-                                   false);
+            event_launch(&replay->events, replay->thread, graph, step, replay->stream, false);
     }
     *out_submitted = recording->ncalls;
     return FY_STATUS_OK;
@@ -305,7 +375,7 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     replay.stream = device->synchronous ? NULL : fy__stream_current(device, replay.thread->streams);
     replay.nfaults = replay.refused = 0;
     replay.after_transfer = false;
-    replay.events = (fy__graph_events_t){ .number = fy__event_on() ? fy__event_op_number() : 0 };
+    replay.events = (events_t){ .number = fy__event_on() ? fy__event_op_number() : 0 };
     FY_TRY(check(&replay));
     for (uint32_t i = 0; i < recording->ncopies; i++)
         FY_TRY(fy__copy_use(replay.thread, &recording->copies[i]));
@@ -325,7 +395,7 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     if (FY_UNLIKELY(replay.thread->plan != NULL))
         fy__plan_flops(replay.thread, device, recording->flops);
     if (FY_UNLIKELY(replay.events.number))
-        fy__graph_event_replay(&replay.events, replay.thread, graph, point);
+        event_replay(&replay.events, replay.thread, graph, point);
     if (!graph->replays) fill_unplayed(&replay);
     if (FY_UNLIKELY(any_tainted(&replay))) spread_poison(&replay);
     for (uint32_t i = 0; i < recording->nlive; i++) {

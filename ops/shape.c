@@ -7,7 +7,6 @@
 #include <inttypes.h>
 
 #include "ops/format.h"
-#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* ---- shared checks ---- */

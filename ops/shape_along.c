@@ -5,7 +5,6 @@
 #include <inttypes.h>
 
 #include "ops/format.h"
-#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* src with its last axis of length `n`. */

@@ -4,7 +4,6 @@
 
 #include "opset/formulas/attention.h"
 #include "ops/format.h"
-#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* q [B, T, H, D] (src `q`), k and v [B, S, H, D] (the two behind it). */

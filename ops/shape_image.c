@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "ops/format.h"
-#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* A convolution as its three tensors say it is, whichever of them is the result. */

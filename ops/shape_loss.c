@@ -7,7 +7,6 @@
 #include <inttypes.h>
 
 #include "ops/format.h"
-#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* log_probs or logits (src `x`) and targets (src `t`) of one another. */

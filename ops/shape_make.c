@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "ops/format.h"
-#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* What an integer dtype holds; both ends are exact in f64. i64's upper end is excluded (2^63). */

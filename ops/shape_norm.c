@@ -5,7 +5,6 @@
 #include <inttypes.h>
 
 #include "ops/format.h"
-#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 static void vector(fy_desc_t *dst, const fy_desc_t *x)

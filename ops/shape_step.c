@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "ops/format.h"
-#include "ops/operand.h"
 #include "opset/dtypes.h"
 #include "opset/formulas/step.h"
 #include "opset/formulas/step_results.h"

@@ -322,3 +322,17 @@ fy_status_t fy__back_where(fy__tape_step_t *s)
     FY_TRY(give_where(s, 1, fy__tape_src(s, 0), s->g, zero));
     return give_where(s, 2, fy__tape_src(s, 0), zero, s->g);
 }
+
+/* ---- dropout: the same elements are dropped again, from the state before the draw ---- */
+
+static fy_status_t drop_again(fy__tape_step_t *s, fy_op_t op)
+{
+    return fy__tape_give(s, 0, op, 2, (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 2) },
+                         s->attrs);
+}
+
+fy_status_t fy__back_dropout(fy__tape_step_t *s) { return drop_again(s, FY_OP_DROPOUT_BACKWARD); }
+fy_status_t fy__back_dropout2d(fy__tape_step_t *s)
+{
+    return drop_again(s, FY_OP_DROPOUT2D_BACKWARD);
+}

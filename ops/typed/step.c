@@ -4,7 +4,7 @@
  * (train/). */
 #include "ops/typed/typed.h"
 
-#include "ops/operand.h"
+#include "ops/format.h"
 #include "runtime/tensor/tensor.h"
 
 fy_status_t fy_clip_by_norm(fy_tensor_t *dst, const fy_tensor_t *norm, double max_norm)
