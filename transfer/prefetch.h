@@ -12,7 +12,7 @@
 #include <ferry/prefetch.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/thread/inherit.h"
+#include "runtime/thread/guard.h"
 #include "runtime/thread/scope.h"
 
 enum { FY__PREFETCH_DEEPEST = 64 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/abi_structs.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/device/device.h"
 #include "runtime/device/pin.h"
@@ -244,4 +245,26 @@ fy_status_t fy_memory_reserve(fy_device_t *device, uint64_t nbytes)
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "memory_reserve"));
     return fy__guard_settled(thread, fy__pool_reserve(device->pool, nbytes));
+}
+
+/* $FERRY_SNAPSHOT_ON_OOM: a snapshot of the device at the moment of the refusal, without a change
+ * of the program. */
+FY_COLD void fy__memory_refused(const fy_device_t *device, fy_status_t status)
+{
+    const char *path = fy__env_file("FERRY_SNAPSHOT_ON_OOM");
+    char name[4096];
+    fy__error_copy_t verdict;
+    if (!path || (status != FY_STATUS_OUT_OF_MEMORY && status != FY_STATUS_PINNED_LIMIT)) return;
+    fy__error_save(&verdict); /* the caller receives the verdict, even if the file fails */
+    if (!fy__path_expand(path, name, sizeof name)) {
+        fy__log(FY_LOG_WARNING, "FERRY_SNAPSHOT_ON_OOM: the path has %zu bytes; %zu is the most",
+                strlen(path), sizeof name - 1);
+    } else {
+        const size_t length = strlen(name);
+        const bool is_svg = length > 4 && strcmp(name + length - 4, ".svg") == 0;
+        if (fy_memory_snapshot(device, name, is_svg ? FY_SNAPSHOT_SVG : FY_SNAPSHOT_JSON) !=
+            FY_STATUS_OK)
+            fy__log(FY_LOG_WARNING, "FERRY_SNAPSHOT_ON_OOM=%.200s: %s", path, fy_error_get()->text);
+    }
+    fy__error_restore(&verdict);
 }

@@ -1,6 +1,6 @@
 /* Plugins: backends in shared objects called libferry_NAME.so, in the folders of base/load.h. Each
  * is loaded at most once; a failure is kept with its reason. */
-#include "runtime/device/plugin.h"
+#include "runtime/device/registry.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

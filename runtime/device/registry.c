@@ -11,12 +11,10 @@
 #include "runtime/base/spec.h"
 #include "runtime/base/abi_structs.h"
 #include "runtime/device/hooks.h"
-#include "runtime/device/plugin.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"
 #include "runtime/record/text.h"
 #include "runtime/tensor/storage.h"
-#include "runtime/thread/budget.h"
 #include "runtime/thread/guard.h"
 
 /* Guards the table, `spare`, and the building and closing of devices. Recursive: closing a device

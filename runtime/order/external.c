@@ -8,11 +8,9 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/order/interrupt.h"
 #include "runtime/record/recording.h"
 #include "runtime/tensor/tensor.h"
 #include "runtime/thread/guard.h"
-#include "runtime/thread/inherit.h"
 
 enum { SLOTS = 1024 };
 

@@ -8,7 +8,6 @@
 
 #include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
-#include "runtime/order/interrupt.h"
 #include "runtime/record/event.h"
 #include "runtime/tensor/storage.h"
 #include "runtime/thread/guard.h"

@@ -214,6 +214,18 @@ fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy
 void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point);
 void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t point);
 
+/* ---- blocking (ticket.c) ---- */
+
+/* As the backend's event_sync; CANCELLED if the function of fy_interrupt_set ends the wait. */
+fy_status_t fy__event_block(fy_device_t *device, void *event, uint64_t timeout_ns,
+                            fy__wait_site_t site);
+
+/* For waits without an event: whether this thread has a function that may end the wait, and a call
+ * of it every FY__INTERRUPT_NS: CANCELLED if it ends the wait. No lock may be held. */
+enum { FY__INTERRUPT_NS = 50000000 };
+bool fy__interrupt_may_end(const fy_device_t *device, fy__wait_site_t site);
+fy_status_t fy__interrupt_ask(const fy_device_t *device);
+
 /* Writes the open streams to the event file. */
 void fy__stream_tell(void);
 

@@ -51,7 +51,7 @@ typedef struct fy__timeline {
     fy_status_t (*drain)(struct fy_stream *jobs, uint64_t timeout_ns);
     /* Submits all queued jobs, regardless of the window. */
     void (*flush)(struct fy_stream *jobs);
-    /* Blocks until it may be submitted: OK, TIMEOUT, CANCELLED (interrupt.h). NULL: at any time. */
+    /* Blocks until it may be submitted: OK, TIMEOUT, CANCELLED (stream.h). NULL: at any time. */
     fy_status_t (*await)(struct fy_stream *jobs, uint64_t seq, uint64_t timeout_ns,
                          fy__wait_site_t site);
 } fy__timeline_t;

@@ -11,7 +11,7 @@
 enum { FY__RECORDING_FAULTS = 16 }; /* most fault flags of a replay; further ops share them */
 
 /* An f32 block, and a copy of it in half precision that its owner keeps current; a reference to
- * each. ops/autocast_copy.c. */
+ * each. ops/autocast.c. */
 typedef struct fy__copy {
     fy__storage_t *block, *low;
     fy_dtype_t dtype; /* of low */

@@ -1,6 +1,6 @@
 /* Call sites: the address in the program, or in a library on top of Ferry, from which a public
  * function was called. Found by frame pointers: Ferry's code has them (FERRY_CORE_FLAGS), its
- * callers need not. Not here: names (symbol.h). */
+ * callers need not. Not here: names (event_names.c). */
 #ifndef FERRY_RUNTIME_SITE_H_
 #define FERRY_RUNTIME_SITE_H_
 

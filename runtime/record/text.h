@@ -1,5 +1,5 @@
 /* Permanent texts: one copy of each device spec, pool name and tensor name that an event has. Not
- * here: other lines that events refer to (event_names.h). */
+ * here: other lines that events refer to (event_names.c). */
 #ifndef FERRY_RUNTIME_TEXT_H_
 #define FERRY_RUNTIME_TEXT_H_
 

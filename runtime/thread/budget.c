@@ -1,7 +1,8 @@
-/* Parses budgets and sets them. "upload=0,download=4KiB/step": items of limit=amount, each for the
- * process or for a scope's name. */
-#include "runtime/thread/budget.h"
-
+/* Budgets: guards for the whole process, from a text. "upload=0,download=4KiB/step": items of
+ * limit=amount, each for the process or for a scope's name. A budget is parsed once into items that
+ * never change. Items without a scope name are the limits of the process's guard. The others become
+ * a guard of each scope of that name when it begins. The process's guard keeps the budget, so one
+ * pointer leads to both. Scopes that began under an old budget keep it until they end. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
+#include "runtime/thread/guard.h"
 
 enum { ITEMS = 32, REASON = 256 };
 

@@ -1,10 +1,10 @@
 /* Guards limit transfers, waits and allocations. A check runs once, at the beginning of the API
  * call, before the call changes anything. A guard is a counted object that several threads may
- * share (threads that Ferry starts inherit their creator's: inherit.h). So a check claims: it
+ * share (threads that Ferry starts inherit their creator's: thread.h). So a check claims: it
  * compares and adds in one atomic step, and the claim is returned if the call then fails.
  * Guards form chains from the inner scope out; a call must pass all of them. An unguarded call pays
  * one comparison.
- * Not here: budgets as text (budget.h), which scope a guard belongs to (scope.c). */
+ * Not here: budgets as text (budget.c), which scope a guard belongs to (scope.c). */
 #ifndef FERRY_RUNTIME_GUARD_H_
 #define FERRY_RUNTIME_GUARD_H_
 
@@ -103,5 +103,17 @@ fy_status_t fy__guard_take_memory(fy__thread_t *thread, uint64_t nbytes, const c
 void fy__guard_grow_memory(fy__guard_t *guards, uint64_t nbytes);
 /* Subtracts freed bytes; releases the reference. */
 void fy__guard_free_memory(fy__guard_t *guards, uint64_t nbytes);
+
+/* ---- budgets (budget.c): guards for the whole process, from a text ---- */
+
+/* Called when a scope `name` begins while a budget is set: adds a guard with the limits of that
+ * name to the thread's guards. */
+void fy__budget_scope(fy__thread_t *thread, const char *name);
+/* Reads $FERRY_BUDGET at the first call of any thread. A malformed value is logged as an error and
+ * ignored. */
+void fy__budget_environment(void);
+/* INVALID_ARGUMENT while $FERRY_BUDGET is malformed and fy_budget_set has set no budget;
+ * FERRY_STRICT=0: OK. */
+fy_status_t fy__budget_check(void);
 
 #endif

@@ -8,7 +8,6 @@
 #include "runtime/device/plan.h"
 #include "runtime/record/event.h"
 #include "runtime/tensor/tensor.h"
-#include "runtime/thread/budget.h"
 #include "runtime/thread/guard.h"
 #include "runtime/thread/thread.h"
 

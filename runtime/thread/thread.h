@@ -77,7 +77,7 @@ typedef struct fy__thread {
     fy_stream_t *streams[FY__MAX_DEVICES];
     /* external.c: the work that this thread has entered; 0: none */
     fy__point_t external;
-    /* interrupt.c: fy_interrupt_set; whether a drain is that of fy_device_wait */
+    /* fy_interrupt_set; whether a drain is that of fy_device_wait */
     fy_interrupt_fn interrupt;
     void *interrupt_user;
     bool in_device_wait;
@@ -134,5 +134,24 @@ void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user);
 void fy__thread_fork_lock(void);
 void fy__thread_fork_unlock(void);
 void fy__thread_fork_child(void);
+
+/* The state that a thread started by Ferry inherits from its creator: the scope path, which
+ * receives its figures; the category of its tensors; its autocast; and the guards, so that both
+ * threads charge the same counts. Handles that it makes belong to its own scopes. */
+typedef struct fy__heritage {
+    const fy__node_t *node; /* in the creator's tree; nodes are never freed */
+    fy_category_t category;
+    fy_dtype_t autocast;
+    struct fy__guard *guards; /* a reference */
+} fy__heritage_t;
+
+/* Copies the current state of `thread`. */
+void fy__heritage_take(const fy__thread_t *thread, fy__heritage_t *out_heritage);
+void fy__heritage_release(fy__heritage_t *heritage);
+/* Called on the new thread, which has no scope open: its scopes are then under the path, and inside
+ * the guards. Several threads may call it. */
+void fy__heritage_enter(fy__thread_t *thread, const fy__heritage_t *heritage);
+/* Ends the scopes that are open and removes the inherited state. */
+void fy__heritage_leave(fy__thread_t *thread);
 
 #endif

@@ -2,7 +2,7 @@
  * actions on one scope, limits beyond the 64th scope. */
 #include <pthread.h>
 
-#include "runtime/thread/inherit.h"
+#include "runtime/thread/guard.h"
 #include "tests/support/harness.h"
 
 enum { THREADS = 4, TRIES = 10000, FIT = 30000 };

@@ -1,5 +1,5 @@
 /* The memory attributes of a scope reach the threads that Ferry starts, and do not stay on them. */
-#include "runtime/thread/inherit.h"
+#include "runtime/thread/guard.h"
 #include "tests/support/harness.h"
 
 typedef struct heir {
