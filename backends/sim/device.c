@@ -13,7 +13,6 @@
 
 #include "backends/kernels/threads.h"
 #include "backends/sim/network.h"
-#include "backends/sim/schedule.h"
 #include "backends/sim/sim.h"
 #include "runtime/base/c_locale.h"
 

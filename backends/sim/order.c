@@ -2,6 +2,7 @@
  * Not here: when it runs (queue.c), times. */
 #include "backends/sim/order.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,7 +10,6 @@
 #include "backends/executed.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/threads.h"
-#include "backends/sim/scatter.h"
 #include "backends/sim/sim.h"
 
 static const fy__sim_order_t orders[] = {
@@ -83,10 +83,51 @@ void fy__sim_request_drop(const fy__sim_request_t *request)
         fy__executed_count_failed(request->copy.kind, request->copy.nbytes);
 }
 
+/* Packed runs. The table is in the device's memory and has device addresses, so both are known only
+ * when the request runs. Each address is looked up then, and one outside the live blocks fails the
+ * request. Where copies can fail, a failed copy leaves a table of garbage: then no byte is touched,
+ * and the copy's flag reports the failure to dependent requests. */
+static bool has_come(const fy__sim_device_t *dev, const fy_packed_entry_t *table, uint32_t count)
+{
+    const unsigned char *bytes = (const void *)table;
+    if (!fy__sim_script_has(&dev->script, FY__SIM_FAULT_COPY)) return true;
+    for (size_t i = 0; i < count * sizeof *table; i++)
+        if (bytes[i] != FY__SIM_GARBAGE) return true;
+    return false;
+}
+
+/* `launch`: the request's own, its descriptors point at bytes. */
+static fy_status_t run_packed(fy__sim_device_t *dev, const fy_launch_t *launch)
+{
+    const bool gather = launch->op == FY_LAUNCH_GATHER;
+    const fy_packed_t *attrs = launch->attrs;
+    const fy_desc_t *run = gather ? launch->dst : launch->src;
+    const fy_packed_entry_t *table =
+        (const void *)((const char *)launch->src[0].data + attrs->table_offset);
+    if (!has_come(dev, table, attrs->count)) return FY_STATUS_OK;
+    for (uint32_t i = 0; i < attrs->count; i++) {
+        void *piece;
+        if (table[i].offset > (uint64_t)run->dims[0] ||
+            table[i].nbytes > (uint64_t)run->dims[0] - table[i].offset)
+            return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
+                                "%s: piece %u ends %" PRIu64 " bytes into a run of %" PRId64,
+                                dev->name, i, table[i].offset + table[i].nbytes, run->dims[0]);
+        FY_TRY(fy__sim_memory_find(
+            dev, (fy__sim_use_t){ gather ? "gather packed" : "scatter packed", "piece", (int)i },
+            (const void *)(uintptr_t)table[i].address, table[i].nbytes, &piece));
+        char *in_run = (char *)run->data + table[i].offset;
+        if (gather)
+            memcpy(in_run, piece, table[i].nbytes);
+        else
+            memcpy(piece, in_run, table[i].nbytes);
+    }
+    return FY_STATUS_OK;
+}
+
 static fy_status_t run_launch(fy__sim_device_t *dev, const fy_launch_t *launch)
 {
     if (!dev->numerics) return FY_STATUS_OK;
-    if (fy__sim_is_scatter(launch)) return fy__sim_scatter_run(dev, launch);
+    if (fy__sim_is_scatter(launch)) return run_packed(dev, launch);
     if (launch->kernel) return launch->kernel(launch, NULL);
     if (dev->threads == FY__THREADS_INHERIT) return fy__kernels_launch(fy__sim_host, launch);
     const int before = fy__threads_override(dev->threads);

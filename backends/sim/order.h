@@ -1,7 +1,7 @@
 /* Orders: when bytes change. Every copy, fill and launch is a request whose times the clock has
  * already computed. `eager` runs it inside the slot; the others keep it in its stream's queue
  * (queue.h) and run it later. Not here: checking and translating (work.c), times (clock.h), whose
- * turn it is (queue.h, schedule.h). */
+ * turn it is (queue.h). */
 #ifndef FERRY_BACKENDS_SIM_ORDER_H_
 #define FERRY_BACKENDS_SIM_ORDER_H_
 
@@ -82,5 +82,11 @@ void fy__sim_request_copy(fy__sim_request_t *dst, void *room, const fy__sim_requ
 /* Which bytes around desc->data its elements take: from `*out_before` before it on. 0 if there are
  * no elements. */
 uint64_t fy__sim_desc_extent(const fy_desc_t *desc, uint64_t *out_before);
+
+/* Whether it is one of the two launches that are no ops: a packed run is spread or collected. */
+static inline bool fy__sim_is_scatter(const fy_launch_t *launch)
+{
+    return !launch->kernel && (launch->op == FY_LAUNCH_SCATTER || launch->op == FY_LAUNCH_GATHER);
+}
 
 #endif

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/sim/schedule.h"
 #include "backends/sim/sim.h"
 
 struct fy__sim_item {
@@ -29,7 +28,35 @@ static _Atomic uint64_t nviolations;
 
 uint64_t fy__sim_violations(void) { return atomic_load(&nviolations); }
 
-fy__sim_queue_t *fy__sim_queue_first(void) { return first_queue; }
+/* ---- the choices of the random order: after each call that queries a device, which of the
+ * runnable heads of all queues run now. In the manner of PCT (Burckhardt et al., ASPLOS 2010:
+ * random priorities, changed at few points). Uniform choices would keep all streams equally far,
+ * and hide errors that need one stream far behind or far ahead. All numbers come from the device's
+ * seed, so one submitting thread sees the same order again. ---- */
+
+/* STEADY runs in its turn; LAGGING only when it must, or when everything runs; AHEAD as soon as it
+ * can. */
+enum { STEADY, LAGGING, AHEAD };
+/* Chosen so that programs of some dozens of requests see each case: a step runs nothing in one of
+ * four, everything in one of 128; a queue gets a new priority about every 64th step. */
+enum { REDRAW_EVERY = 64, ALL_EVERY = 128, NONE_EVERY = 4, MOST_AT_ONCE = 4 };
+
+uint64_t fy__sim_random_next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+/* A new queue draws its priority and mood from its device's numbers. */
+static void draw_mood(fy__sim_queue_t *queue)
+{
+    uint64_t drawn = fy__sim_random_next(&queue->dev->random);
+    unsigned mood = drawn & 7;
+    queue->priority = (uint32_t)(drawn >> 32);
+    queue->mood = mood < 3 ? LAGGING : mood < 4 ? AHEAD : STEADY;
+}
 
 /* ---- the life of a queue ---- */
 
@@ -73,7 +100,7 @@ fy__sim_queue_t *fy__sim_queue_create(fy__sim_device_t *dev)
     queue->is_random = dev->order->is_random;
     queue->nholders = 1;
     pthread_mutex_lock(&order_lock);
-    fy__sim_schedule_join(queue);
+    draw_mood(queue);
     *last_link = queue;
     last_link = &queue->next;
     unlock();
@@ -90,7 +117,7 @@ void fy__sim_queue_leave(fy__sim_queue_t *queue)
 
 /* ---- running; the lock is held ---- */
 
-bool fy__sim_queue_is_runnable(const fy__sim_queue_t *queue)
+static bool is_runnable(const fy__sim_queue_t *queue)
 {
     const fy__sim_item_t *head = queue->head;
     return head && (!head->wait.queue || head->wait.queue->done >= head->wait.position);
@@ -112,7 +139,7 @@ static void forget(fy__sim_queue_t *queue, fy__sim_item_t *item)
     note_orphan(queue);
 }
 
-void fy__sim_queue_run_head(fy__sim_queue_t *queue)
+static void run_head(fy__sim_queue_t *queue)
 {
     fy__sim_item_t *item = take_head(queue);
     if (!item->wait.queue && fy__sim_device_is_lost(queue->dev)) {
@@ -128,6 +155,51 @@ void fy__sim_queue_run_head(fy__sim_queue_t *queue)
     forget(queue, item);
 }
 
+/* The runnable queue that goes first; NULL if none. */
+static fy__sim_queue_t *choose(bool all)
+{
+    fy__sim_queue_t *best = NULL;
+    for (fy__sim_queue_t *queue = first_queue; queue; queue = queue->next) {
+        if (!queue->is_random || !is_runnable(queue)) continue;
+        if (queue->mood == LAGGING && !all) continue;
+        if (!best || queue->priority > best->priority) best = queue;
+    }
+    return best;
+}
+
+static fy__sim_queue_t *choose_ahead(void)
+{
+    for (fy__sim_queue_t *queue = first_queue; queue; queue = queue->next)
+        if (queue->mood == AHEAD && queue->is_random && is_runnable(queue)) return queue;
+    return NULL;
+}
+
+static void redraw_one(uint64_t drawn)
+{
+    size_t n = 0;
+    for (fy__sim_queue_t *queue = first_queue; queue; queue = queue->next) n += queue->is_random;
+    size_t left = n > 0 ? drawn % n : 0;
+    for (fy__sim_queue_t *queue = first_queue; queue; queue = queue->next)
+        if (queue->is_random && left-- == 0) {
+            draw_mood(queue);
+            return;
+        }
+}
+
+/* Runs some, none or all, drawn from the numbers of `dev`. */
+static void run_drawn(fy__sim_device_t *dev)
+{
+    if (!dev->order->is_random) return;
+    uint64_t drawn = fy__sim_random_next(&dev->random);
+    if (drawn % REDRAW_EVERY == 0) redraw_one(drawn >> 40);
+    bool all = (drawn >> 8) % ALL_EVERY == 0;
+    uint64_t budget = (drawn >> 16) % NONE_EVERY == 0 ? 0 : 1 + (drawn >> 24) % MOST_AT_ONCE;
+    if (all) budget = UINT64_MAX;
+    fy__sim_queue_t *queue;
+    while ((queue = choose_ahead())) run_head(queue);
+    for (; budget > 0 && (queue = choose(all)); budget--) run_head(queue);
+}
+
 /* What a head waits for lies in another queue at a position taken before that head was put in; so
  * the chain of `below` never meets itself. */
 static void run_to(fy__sim_queue_t *queue, uint64_t position)
@@ -138,8 +210,8 @@ static void run_to(fy__sim_queue_t *queue, uint64_t position)
     while (queue) {
         if (queue->done >= queue->target || !queue->head) {
             queue = queue->below;
-        } else if (fy__sim_queue_is_runnable(queue)) {
-            fy__sim_queue_run_head(queue);
+        } else if (is_runnable(queue)) {
+            run_head(queue);
         } else {
             const fy__sim_point_t *wait = &queue->head->wait;
             wait->queue->below = queue;
@@ -203,7 +275,7 @@ uint64_t fy__sim_queue_push(fy__sim_queue_t *queue, fy__sim_item_t *item, fy__si
     pthread_mutex_lock(&order_lock);
     poison_destination(&item->request);
     uint64_t position = append(queue, item);
-    fy__sim_schedule_step(queue->dev);
+    run_drawn(queue->dev);
     unlock();
     return position;
 }
@@ -219,7 +291,7 @@ bool fy__sim_queue_wait(fy__sim_queue_t *queue, const fy__sim_point_t *point)
         append(queue, item);
         item = NULL;
     }
-    fy__sim_schedule_step(queue->dev);
+    run_drawn(queue->dev);
     unlock();
     free(item);
     return true;
@@ -232,7 +304,7 @@ void fy__sim_point_set(fy__sim_point_t *point, fy__sim_queue_t *queue)
     *point = (fy__sim_point_t){ queue, queue ? queue->submitted : 0 };
     if (queue) {
         queue->nholders++;
-        fy__sim_schedule_step(queue->dev);
+        run_drawn(queue->dev);
     }
     unlock();
 }
@@ -257,7 +329,7 @@ void fy__sim_queue_visit(fy__sim_device_t *dev)
 {
     if (!dev->order->is_random) return;
     pthread_mutex_lock(&order_lock);
-    fy__sim_schedule_step(dev);
+    run_drawn(dev);
     unlock();
 }
 
@@ -266,7 +338,7 @@ void fy__sim_queue_finish(fy__sim_device_t *dev, bool is_closing)
     pthread_mutex_lock(&order_lock);
     for (fy__sim_queue_t *queue = first_queue; queue; queue = queue->next) {
         if (queue->dev != dev) continue;
-        while (fy__sim_device_is_lost(dev) && queue->head) fy__sim_queue_run_head(queue);
+        while (fy__sim_device_is_lost(dev) && queue->head) run_head(queue);
         run_to(queue, queue->submitted);
         if (is_closing) {
             queue->dev = NULL;

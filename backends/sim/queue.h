@@ -2,7 +2,7 @@
  * A queue is a FIFO of requests and of waits for positions in other queues; an event is a position.
  * Everything runs under one lock for the process, in an order that each stream's FIFO and the waits
  * allow. A wait is for an earlier position, so there are no cycles.
- * Not here: the effect of a request (order.h), the choice which of several runs (schedule.h). */
+ * Not here: the effect of a request (order.h). */
 #ifndef FERRY_BACKENDS_SIM_QUEUE_H_
 #define FERRY_BACKENDS_SIM_QUEUE_H_
 
@@ -30,7 +30,7 @@ struct fy__sim_queue {
     fy__sim_item_t *head, *tail; /* what is between them */
     fy__sim_queue_t *below;      /* while run_to works: who wants this one's `target` reached */
     uint64_t target;
-    uint32_t priority; /* random: see schedule.h */
+    uint32_t priority; /* random: see queue.c */
     int mood;
 };
 
@@ -64,12 +64,8 @@ void fy__sim_queue_settle(const struct fy__sim_device *dev, const char *verb, co
  * began: a wait was missing. */
 uint64_t fy__sim_violations(void);
 
-/* ---- for schedule.c, which is called with the lock held ---- */
-
-fy__sim_queue_t *fy__sim_queue_first(void);
-bool fy__sim_queue_is_runnable(const fy__sim_queue_t *queue);
-/* Runs its first item; it is runnable. */
-void fy__sim_queue_run_head(fy__sim_queue_t *queue);
+/* SplitMix64: the next number of `*state`. */
+uint64_t fy__sim_random_next(uint64_t *state);
 
 /* For fork: the lock is held over it. */
 void fy__sim_queue_fork_lock(void);

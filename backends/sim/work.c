@@ -8,7 +8,6 @@
 #include "backends/cuda/chain_rules.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/threads.h"
-#include "backends/sim/scatter.h"
 #include "backends/sim/sim.h"
 #include "backends/sim/stream.h"
 

@@ -1,6 +1,6 @@
-/* Tests of backends/sim/schedule.c. Over many seeds, the random order shows every outcome that
- * streams and waits allow, and no other. Some streams fall far behind and others run far ahead. A
- * seed gives the same order again. No order changes the model times. */
+/* Tests of the random order of backends/sim/queue.c. Over many seeds, it shows every outcome
+ * that streams and waits allow, and no other. Some streams fall far behind and others run far
+ * ahead. A seed gives the same order again. No order changes the model times. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
