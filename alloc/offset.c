@@ -3,15 +3,81 @@
  * first. Next: size_index.c. */
 #include "alloc/offset.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- slabs: nodes of one size on a free list. A chunk is one allocation: a word that links
+ * chunks, padding to a cache line, then the nodes. ---- */
+
+enum { LINE_NBYTES = 64, FIRST_COUNT = 16, MOST_COUNT = 1024 };
+
+void *fy__meta_malloc_alloc(void *user, size_t nbytes)
+{
+    (void)user;
+    return malloc(nbytes);
+}
+
+void fy__meta_malloc_free(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+static void slab_init(fy__slab_t *slab, size_t node_nbytes, const fy__meta_t *meta)
+{
+    *slab = (fy__slab_t){ .meta = *meta, .next_count = FIRST_COUNT };
+    slab->node_nbytes = (node_nbytes + LINE_NBYTES - 1) & ~(size_t)(LINE_NBYTES - 1);
+}
+
+static void slab_fini(fy__slab_t *slab)
+{
+    while (slab->chunks) {
+        void *next = *(void **)slab->chunks;
+        slab->meta.free(slab->meta.user, slab->chunks);
+        slab->chunks = next;
+    }
+    slab->nodes = NULL;
+}
+
+static void slab_put(fy__slab_t *slab, void *node)
+{
+    *(void **)node = slab->nodes;
+    slab->nodes = node;
+}
+
+/* Adds a chunk; false: no memory, and nothing has changed. */
+static bool slab_grow(fy__slab_t *slab)
+{
+    size_t count = slab->next_count;
+    char *chunk = slab->meta.alloc(slab->meta.user, 2 * LINE_NBYTES + count * slab->node_nbytes);
+    if (!chunk) return false;
+    *(void **)chunk = slab->chunks;
+    slab->chunks = chunk;
+    char *first = chunk + LINE_NBYTES;
+    first += -(uintptr_t)first & (LINE_NBYTES - 1);
+    for (size_t i = count; i-- > 0;) slab_put(slab, first + i * slab->node_nbytes);
+    if (count < MOST_COUNT) slab->next_count = count * 2;
+    return true;
+}
+
+/* An uninitialized node, or NULL. */
+static void *slab_get(fy__slab_t *slab)
+{
+    if (!slab->nodes && !slab_grow(slab)) return NULL;
+    void *node = slab->nodes;
+    slab->nodes = *(void **)node;
+    return node;
+}
+
+/* ---- spans ---- */
 
 bool fy__offsets_init(fy__offsets_t *offsets, uint64_t granule, size_t node_nbytes,
                       const fy__meta_t *meta)
 {
     memset(offsets, 0, sizeof *offsets);
     offsets->granule = granule;
-    fy__slab_init(&offsets->spans, node_nbytes, meta);
-    fy__slab_init(&offsets->range_nodes, sizeof(fy__range_t), meta);
+    slab_init(&offsets->spans, node_nbytes, meta);
+    slab_init(&offsets->range_nodes, sizeof(fy__range_t), meta);
     return fy__offsets_open_list(offsets, 0);
 }
 
@@ -20,8 +86,8 @@ void fy__offsets_fini(fy__offsets_t *offsets)
     const fy__meta_t *meta = &offsets->spans.meta;
     for (int i = 0; i < FY__LIST_COUNT; i++)
         if (offsets->lists[i]) meta->free(meta->user, offsets->lists[i]);
-    fy__slab_fini(&offsets->spans);
-    fy__slab_fini(&offsets->range_nodes);
+    slab_fini(&offsets->spans);
+    slab_fini(&offsets->range_nodes);
 }
 
 bool fy__offsets_open_list(fy__offsets_t *offsets, uint32_t list)
@@ -57,16 +123,16 @@ static inline void absorb_next(fy__offsets_t *offsets, fy__span_t *left, fy__spa
     else
         left->range->last = left;
     offsets->span_count--;
-    fy__slab_put(&offsets->spans, right);
+    slab_put(&offsets->spans, right);
 }
 
 fy__range_t *fy__offsets_prepare_range(fy__offsets_t *offsets, bool is_dedicated)
 {
-    fy__range_t *range = fy__slab_get(&offsets->range_nodes);
+    fy__range_t *range = slab_get(&offsets->range_nodes);
     if (!range) return NULL;
-    fy__span_t *span = fy__slab_get(&offsets->spans);
+    fy__span_t *span = slab_get(&offsets->spans);
     if (!span) {
-        fy__slab_put(&offsets->range_nodes, range);
+        slab_put(&offsets->range_nodes, range);
         return NULL;
     }
     *range = (fy__range_t){ .first = span, .is_dedicated = is_dedicated };
@@ -75,8 +141,8 @@ fy__range_t *fy__offsets_prepare_range(fy__offsets_t *offsets, bool is_dedicated
 
 void fy__offsets_drop_range(fy__offsets_t *offsets, fy__range_t *prepared)
 {
-    fy__slab_put(&offsets->spans, prepared->first);
-    fy__slab_put(&offsets->range_nodes, prepared);
+    slab_put(&offsets->spans, prepared->first);
+    slab_put(&offsets->range_nodes, prepared);
 }
 
 fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared, uint64_t offset,
@@ -115,14 +181,11 @@ void fy__offsets_remove_range(fy__offsets_t *offsets, fy__range_t *range)
     fy__offsets_drop_range(offsets, range);
 }
 
-fy__span_t *fy__offsets_prepare_span(fy__offsets_t *offsets)
-{
-    return fy__slab_get(&offsets->spans);
-}
+fy__span_t *fy__offsets_prepare_span(fy__offsets_t *offsets) { return slab_get(&offsets->spans); }
 
 void fy__offsets_drop_span(fy__offsets_t *offsets, fy__span_t *prepared)
 {
-    fy__slab_put(&offsets->spans, prepared);
+    slab_put(&offsets->spans, prepared);
 }
 
 fy__span_t *fy__offsets_extend_range(fy__offsets_t *offsets, fy__range_t *range,
@@ -155,7 +218,7 @@ void fy__offsets_shorten_range(fy__offsets_t *offsets, fy__range_t *range, uint6
     range->last = span->prev; /* it exists: a range that is all free is removed as a whole */
     range->last->next = NULL;
     offsets->span_count--;
-    fy__slab_put(&offsets->spans, span);
+    slab_put(&offsets->spans, span);
 }
 
 fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint32_t list, uint64_t nbytes)
@@ -177,7 +240,7 @@ bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes,
         span->list = FY__SPAN_TAKEN;
         return true;
     }
-    fy__span_t *rest = fy__slab_get(&offsets->spans);
+    fy__span_t *rest = slab_get(&offsets->spans);
     if (!rest) return false;
     unlink_span(offsets, span);
     uint32_t list = span->list;

@@ -9,8 +9,29 @@
 #ifndef FERRY_ALLOC_OFFSET_H_
 #define FERRY_ALLOC_OFFSET_H_
 
+#include <stddef.h>
+
 #include "alloc/size_index.h"
-#include "alloc/slab.h"
+
+/* The source of bookkeeping memory. Tests use their own to fail the N-th request. */
+typedef struct fy__meta {
+    void *user;
+    void *(*alloc)(void *user, size_t nbytes); /* NULL: none left */
+    void (*free)(void *user, void *memory);
+} fy__meta_t;
+
+/* malloc and free, for a fy__meta_t; `user` is ignored. */
+void *fy__meta_malloc_alloc(void *user, size_t nbytes);
+void fy__meta_malloc_free(void *user, void *memory);
+
+/* Nodes of one size on a free list. Grows by malloc and frees all its chunks together. */
+typedef struct fy__slab {
+    fy__meta_t meta;
+    size_t node_nbytes;
+    size_t next_count; /* nodes in the next chunk */
+    void *chunks;      /* list of chunks, for fini */
+    void *nodes;       /* free nodes; the first word of each is the next one */
+} fy__slab_t;
 
 /* Spans on the last list never join. */
 enum { FY__LIST_COUNT = 16, FY__LIST_NO_JOIN = FY__LIST_COUNT - 1, FY__SPAN_TAKEN = 0xff };

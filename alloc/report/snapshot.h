@@ -2,7 +2,7 @@
  * locks (snapshot_take.c), written as JSON (snapshot_json.c, docs/internals/snapshot.md) or drawn
  * (snapshot_svg.c). The `ferry` command reads the JSON into the same structs. It compiles
  * snapshot_{svg,map,sums}.c as well, so these need only the public headers.
- * Not here: pools (pool.h), the file (snapshot.c). */
+ * Not here: pools (pool.h), the file (snapshot_device.c). */
 #ifndef FERRY_ALLOC_SNAPSHOT_H_
 #define FERRY_ALLOC_SNAPSHOT_H_
 

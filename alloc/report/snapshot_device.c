@@ -1,14 +1,20 @@
 /* Takes a snapshot of a device: its pool, the page-locked memory that serves it, its graphs'
  * memory. All their locks are held during the copy, in the order of the fork handlers
- * (runtime/wire.c). Slow work (allocation, texts, sorting) is done before or after. Not here: the
- * copy of a pool (snapshot_take.c), files (snapshot.c). */
+ * (runtime/wire.c). Slow work (allocation, texts, sorting) is done before or after. Then
+ * fy_memory_snapshot writes it to a file. Not here: the copy of a pool (snapshot_take.c), the
+ * formats (snapshot_json.c, snapshot_svg.c). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "alloc/report/snapshot_take.h"
+#include "runtime/base/c_locale.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/replace.h"
 #include "runtime/device/device.h"
 #include "runtime/device/pin.h"
 #include "runtime/record/private.h"
@@ -153,4 +159,54 @@ fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_sna
               : FY_FAIL(OUT_OF_MEMORY,
                         "memory_snapshot: no host memory for a copy of %zu blocks of %s",
                         taking.nblocks, device->spec);
+}
+
+/* ---- the file, complete or not at all (runtime/base/replace.h) ---- */
+
+static void write_all(const fy__snapshot_t *snapshot, fy_snapshot_format_t format, FILE *file)
+{
+    if (format == FY_SNAPSHOT_SVG)
+        fy__snapshot_write_svg(snapshot, file);
+    else
+        fy__snapshot_write_json(snapshot, file);
+}
+
+/* Writes through a duplicate of the descriptor, because fclose closes it. Returns 0 or errno. */
+static int write_to(const fy__snapshot_t *snapshot, fy_snapshot_format_t format, int begun)
+{
+    const int fd = fcntl(begun, F_DUPFD_CLOEXEC, 0);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file) {
+        const int error = errno;
+        if (fd >= 0) close(fd);
+        return error;
+    }
+    errno = 0;
+    write_all(snapshot, format, file);
+    int error = ferror(file) ? (errno ? errno : EIO) : 0;
+    if (fclose(file) != 0 && !error) error = errno;
+    return error;
+}
+
+fy_status_t fy_memory_snapshot(const fy_device_t *device, const char *path,
+                               fy_snapshot_format_t format)
+{
+    fy__snapshot_t snapshot;
+    fy__replace_t replace;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_snapshot: device is NULL");
+    if (!path || !*path)
+        return FY_FAIL(INVALID_ARGUMENT, "memory_snapshot: path is %s", path ? "empty" : "NULL");
+    if ((unsigned)format > FY_SNAPSHOT_SVG)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "memory_snapshot: format %d is none of FY_SNAPSHOT_JSON, _SVG", (int)format);
+    FY_TRY(fy__snapshot_take(device, &snapshot));
+    int error = fy__replace_begin(&replace, path);
+    if (!error && (error = write_to(&snapshot, format, replace.fd)))
+        fy__replace_abort(&replace);
+    else if (!error)
+        error = fy__replace_commit(&replace);
+    fy__snapshot_free(&snapshot);
+    return error
+               ? FY_FAIL(IO, "memory_snapshot: cannot write %.300s: %s", path, fy__strerror(error))
+               : FY_STATUS_OK;
 }

@@ -1,5 +1,5 @@
 /* A snapshot as JSON: docs/internals/snapshot.md documents the format. One line for each block, for
- * line tools. Not here: the file (snapshot.c). tools/cli/snapshot_file.c reads it. */
+ * line tools. Not here: the file (snapshot_device.c). tools/cli/snapshot_file.c reads it. */
 #include <inttypes.h>
 
 #include "alloc/report/snapshot.h"
