@@ -23,7 +23,8 @@ static bool is_only_on(const fy__hazard_t *hazard, uint32_t stream_index)
     return fy__wait_drops(FY__WAIT_PENDING_SEVERAL) || fy__hazard_only_on(hazard, stream_index);
 }
 
-const fy__pool_seams_t fy__pool_seams_runtime = {
+/* The runtime's hazards and malloc. */
+static const fy__pool_seams_t runtime_seams = {
     is_done, is_only_on, fy__hazard_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free }
 };
 
@@ -41,7 +42,7 @@ static FY_COLD void put_pool_event(const fy__pool_t *pool)
 fy_status_t fy__pool_create(const fy__pool_options_t *options, const fy__segment_source_t *source,
                             fy__pool_t **out_pool)
 {
-    return fy__pool_create_with(options, source, &fy__pool_seams_runtime, out_pool);
+    return fy__pool_create_with(options, source, &runtime_seams, out_pool);
 }
 
 fy_status_t fy__pool_create_with(const fy__pool_options_t *options,

@@ -19,9 +19,6 @@ typedef struct fy__pool_seams {
     fy__meta_t meta; /* bookkeeping memory */
 } fy__pool_seams_t;
 
-/* The runtime's hazards and malloc. */
-extern const fy__pool_seams_t fy__pool_seams_runtime;
-
 /* Lists of the offset allocator: free, one per stream with pending blocks, and blocks pending on
  * several streams. */
 enum { FY__LIST_FREE = 0, FY__LIST_STREAMS = 1, FY__LIST_MIXED = FY__LIST_NO_JOIN };

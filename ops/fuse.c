@@ -43,13 +43,16 @@ static bool is_inside(const fuse_t *fuse, uint32_t slot)
 
 static uint32_t noperands(const fy__recorded_t *call) { return call->ndst + call->nsrc; }
 
+/* dropout and its gradient: elementwise but for their state. */
+static bool is_dropout(fy_op_t op) { return op == FY_OP_DROPOUT || op == FY_OP_DROPOUT_BACKWARD; }
+
 /* Results first, as slots have them. */
 static use_t use_of(const fy__recorded_t *call, uint32_t k)
 {
     const fy_launch_t *launch = &call->launch;
     const bool is_dst = k < call->ndst;
     return (use_t){ call->slots[k], is_dst ? &launch->dst[k] : &launch->src[k - call->ndst], is_dst,
-                    fy__graph_is_dropout(launch->op) && k != 0 && k != call->ndst };
+                    is_dropout(launch->op) && k != 0 && k != call->ndst };
 }
 
 /* ---- dropped calls ---- */
@@ -94,11 +97,6 @@ static void note_uses(fuse_t *fuse)
 }
 
 /* ---- operands ---- */
-
-bool fy__graph_is_dropout(fy_op_t op)
-{
-    return op == FY_OP_DROPOUT || op == FY_OP_DROPOUT_BACKWARD;
-}
 
 bool fy__graph_is_flat(const fy_desc_t *desc)
 {
@@ -264,9 +262,9 @@ static fy__fate_t why_alone(const fuse_t *fuse, const fy__recorded_t *call)
         const fy__fate_t answer = has_chains ? ask_device(fuse, call) : FY__FATE_ALONE;
         return answer == FY__FATE_ALONE ? FY__FATE_NO_ROWS : answer;
     }
-    const bool is_dropout = fy__graph_is_dropout(launch->op);
-    if (launch->ndst != 1 && !is_dropout) return why_several(launch->op);
-    if (!(info->flags & FY_OP_ELEMENTWISE || is_dropout) || call->fault || launch->nsrc > 3 ||
+    const bool has_state = is_dropout(launch->op);
+    if (launch->ndst != 1 && !has_state) return why_several(launch->op);
+    if (!(info->flags & FY_OP_ELEMENTWISE || has_state) || call->fault || launch->nsrc > 3 ||
         launch->attrs_nbytes > sizeof(double[2]))
         return FY__FATE_NOT_ELEMENTWISE;
     if (!has_chains) return FY__FATE_DEVICE;
@@ -275,7 +273,7 @@ static fy__fate_t why_alone(const fuse_t *fuse, const fy__recorded_t *call)
         if ((k == 0 || use.is_state) && !fy__graph_is_flat(use.desc)) return FY__FATE_GAPS;
     }
     const fy__fate_t answer = ask_device(fuse, call);
-    if (answer == FY__FATE_OP && is_dropout) return FY__FATE_DRAWS;
+    if (answer == FY__FATE_OP && has_state) return FY__FATE_DRAWS;
     if (answer != FY__FATE_ALONE) return answer;
     for (unsigned k = 0; k < launch->nsrc; k++)
         if (!is_same(&launch->dst[0], &launch->src[k]) &&

@@ -74,8 +74,6 @@ fy_status_t fy__graph_chain(fy_graph_t *graph, uint32_t first, uint32_t last,
                             const uint8_t *is_value, fy_launch_t **out_launch);
 /* Row-major without gaps. */
 bool fy__graph_is_flat(const fy_desc_t *desc);
-/* dropout and its gradient: elementwise but for their state. */
-bool fy__graph_is_dropout(fy_op_t op);
 /* The op is dropout: the numbers of its state and of the state before, results of the chain. */
 void fy__graph_set_states(fy_chain_op_t *op, uint16_t state, uint16_t before);
 

@@ -74,12 +74,7 @@ static fy_status_t check_broadcast(const fy_op_info_t *info, const fy_launch_t *
     const fy_desc_t *dst = &launch->dst[0];
     for (int i = 0; i < launch->nsrc; i++) {
         const fy_desc_t *src = &launch->src[i];
-        bool fits = src->rank <= dst->rank;
-        for (int from_end = 1; fits && from_end <= src->rank; from_end++) {
-            int64_t dim = src->dims[src->rank - from_end];
-            fits = dim == 1 || dim == dst->dims[dst->rank - from_end];
-        }
-        if (!fits) {
+        if (!fy__broadcasts_to(src, dst)) {
             return FY_FAIL(SHAPE_MISMATCH,
                            "%s: it is elementwise, but its shape rule gave dst0 a shape that src%d "
                            "does not broadcast to",

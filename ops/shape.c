@@ -214,6 +214,16 @@ fy_status_t fy__shape_cast(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
+bool fy__broadcasts_to(const fy_desc_t *src, const fy_desc_t *dst)
+{
+    bool fits = src->rank <= dst->rank;
+    for (int from_end = 1; fits && from_end <= src->rank; from_end++) {
+        int64_t dim = src->dims[src->rank - from_end];
+        fits = dim == 1 || dim == dst->dims[dst->rank - from_end];
+    }
+    return fits;
+}
+
 /* Every source must broadcast to the given dst. */
 static fy_status_t check_into(const fy_op_info_t *info, fy_launch_t *launch)
 {
@@ -221,12 +231,7 @@ static fy_status_t check_into(const fy_op_info_t *info, fy_launch_t *launch)
     for (int i = 0; i < launch->nsrc; i++) {
         const fy_desc_t *src = &launch->src[i];
         if (FY_LIKELY(same_dims(src, dst))) continue;
-        bool fits = src->rank <= dst->rank;
-        for (int from_end = 1; fits && from_end <= src->rank; from_end++) {
-            int64_t dim = src->dims[src->rank - from_end];
-            fits = dim == 1 || dim == dst->dims[dst->rank - from_end];
-        }
-        if (!fits) {
+        if (!fy__broadcasts_to(src, dst)) {
             return FY_FAIL(SHAPE_MISMATCH,
                            "%s: src%d %s does not broadcast to dst %s, which keeps its shape",
                            info->name, i, FY__DESC_TEXT(src), FY__DESC_TEXT(dst));

@@ -28,6 +28,8 @@ void fy__broadcast_sources(fy_launch_t *launch);
 /* ---- what the rules share ---- */
 
 bool fy__same_dims(const fy_desc_t *a, const fy_desc_t *b);
+/* Whether src broadcasts to the shape of dst. */
+bool fy__broadcasts_to(const fy_desc_t *src, const fy_desc_t *dst);
 /* Whether it has no element. */
 bool fy__has_no_element(const fy_desc_t *desc);
 /* Gives dst the dtype, rank and dims of src. */

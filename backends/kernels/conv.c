@@ -96,7 +96,8 @@ static void note_slow_path(const fy_host_api_t *host, const fy__conv_t *conv)
     fy__slow_path_log(host, &conv->shape, reason);
 }
 
-uint64_t fy__conv_fast_nbytes(const fy__conv_t *conv, uint64_t limit)
+/* Dense f32, by one of the kernels but the plain loops: its scratch (0: there is none). */
+static uint64_t fast_nbytes(const fy__conv_t *conv, uint64_t limit)
 {
     uint64_t nbytes;
     if (fy__conv_depthwise_fits(fy__loops_get(), conv))
@@ -105,8 +106,9 @@ uint64_t fy__conv_fast_nbytes(const fy__conv_t *conv, uint64_t limit)
     return fy__conv_dnnl_plan(conv, limit, &nbytes) ? nbytes : 0;
 }
 
-fy_status_t fy__conv_fast_run(const fy_host_api_t *host, const fy__loops_t *loops,
-                              const fy__conv_t *conv, void *scratch, uint64_t nbytes)
+/* And the run. UNSUPPORTED without an error: nothing was written. */
+static fy_status_t fast_run(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy__conv_t *conv, void *scratch, uint64_t nbytes)
 {
     if (fy__conv_depthwise_fits(loops, conv) &&
         fy__conv_depthwise_run(loops, conv, scratch, nbytes)) {
@@ -127,7 +129,7 @@ static fy_status_t run_fixed(const fy_host_api_t *host, const fy__loops_t *loops
     if (may_use_dnnl(conv)) {
         const fy_status_t status =
             is_half(conv) ? fy__conv_half_run(host, loops, conv, FY__TUNE_FIXED, scratch, nbytes)
-                          : fy__conv_fast_run(host, loops, conv, scratch, nbytes);
+                          : fast_run(host, loops, conv, scratch, nbytes);
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }
     note_slow_path(host, conv);
@@ -152,7 +154,7 @@ uint64_t fy__conv_way_nbytes(const fy__conv_t *conv, int way, uint64_t limit, in
     uint64_t nbytes = 0;
     *out_fits = way == FY__TUNE_PLAIN;
     if (way == FY__TUNE_FIXED) {
-        nbytes = fy__conv_fast_nbytes(conv, limit);
+        nbytes = fast_nbytes(conv, limit);
         /* loops for few channels may need none */
         *out_fits = nbytes > 0 ||
                     (conv->shape.op == FY_OP_CONV2D && fy__conv_few_fits(fy__loops_get(), conv));
@@ -190,7 +192,7 @@ fy_status_t fy__conv_way_run(const fy_host_api_t *host, const fy__loops_t *loops
                              const fy__conv_t *conv, int way, void *scratch, uint64_t nbytes)
 {
     fy__conv_t own = *conv;
-    if (way == FY__TUNE_FIXED) return fy__conv_fast_run(host, loops, conv, scratch, nbytes);
+    if (way == FY__TUNE_FIXED) return fast_run(host, loops, conv, scratch, nbytes);
     if (way == FY__TUNE_PRODUCT) return fy__conv_product_run(host, conv, scratch, nbytes);
     if (way == FY__TUNE_PLAIN) {
         fy__product_by("plain loops");

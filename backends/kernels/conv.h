@@ -29,13 +29,8 @@ typedef struct fy__conv {
     int relu, accumulate_bias;
 } fy__conv_t;
 
-/* conv.c. Dense f32, by one of the kernels below but the plain loops: its scratch (0: there is
- * none), and the run. UNSUPPORTED without a word: nothing was written. */
-uint64_t fy__conv_fast_nbytes(const fy__conv_t *conv, uint64_t limit);
-fy_status_t fy__conv_fast_run(const fy_host_api_t *host, const fy__loops_t *loops,
-                              const fy__conv_t *conv, void *scratch, uint64_t nbytes);
-
-/* conv.c. The same by one way of conv_tune.h; *out_fits: it may run, perhaps without scratch. */
+/* conv.c. By one way of conv_tune.h: its scratch, and the run. UNSUPPORTED without an error:
+ * nothing was written. *out_fits: it may run, perhaps without scratch. */
 uint64_t fy__conv_way_nbytes(const fy__conv_t *conv, int way, uint64_t limit, int *out_fits);
 fy_status_t fy__conv_way_run(const fy_host_api_t *host, const fy__loops_t *loops,
                              const fy__conv_t *conv, int way, void *scratch, uint64_t nbytes);

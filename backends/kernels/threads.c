@@ -142,12 +142,6 @@ void fy__threads_set(int threads)
     look_again();
 }
 
-int fy__threads_setting(void)
-{
-    prepare();
-    return atomic_load(&setting);
-}
-
 /* A separate function, so that the caller keeps no vector register across the TLS access
  * (docs/decisions/0015-tls-descriptors.md). */
 static __attribute__((noinline)) int *own_override(void)

@@ -49,7 +49,6 @@ int fy__threads_parse(const char *text, int *out_threads);
 /* Sets the choice for every device whose spec has no threads=: FY__THREADS_AUTO or a number, from
  * the next kernel on. At first it is that of FERRY_THREADS. */
 void fy__threads_set(int threads);
-int fy__threads_setting(void);
 /* Sets the choice for the calling thread's kernels: AUTO, a number, or INHERIT. Returns the choice
  * before; restore it afterwards. */
 int fy__threads_override(int threads);

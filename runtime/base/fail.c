@@ -115,7 +115,7 @@ void fy_log_set(fy_log_fn fn, void *user)
     log_fn = fn;
 }
 
-void fy__log_v(fy_log_level_t level, const char *format, va_list args)
+static void log_v(fy_log_level_t level, const char *format, va_list args)
 {
     if (!log_fn) return;
     fy__thread_t *thread = fy__thread();
@@ -163,7 +163,7 @@ void fy_log_write(fy_log_level_t level, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fy__log_v(level, format, args);
+    log_v(level, format, args);
     va_end(args);
 }
 
@@ -171,6 +171,6 @@ void fy__log(fy_log_level_t level, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fy__log_v(level, format, args);
+    log_v(level, format, args);
     va_end(args);
 }

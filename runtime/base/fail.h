@@ -4,7 +4,6 @@
 #define FERRY_RUNTIME_BASE_FAIL_H_
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
 
 #include <ferry/memory.h>
@@ -45,7 +44,6 @@ void fy__error_restore(const fy__error_copy_t *copy);
 /* Sends a line to the log function, if one is set. While this thread holds an fy__lock, the line is
  * sent after the last one is released. */
 void fy__log(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
-void fy__log_v(fy_log_level_t level, const char *format, va_list args);
 
 /* A lock under which code may log. The log function may call Ferry, so fy__unlock calls it after
  * the release. */

@@ -44,7 +44,9 @@ const fy_host_api_t fy__host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, fy_e
 
 /* ---- backends ---- */
 
-fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend)
+/* Loads or finds a backend by name. UNAVAILABLE with the reason; INVALID_ARGUMENT if the name is
+ * unknown. */
+static fy_status_t find_backend(const char *name, const fy_backend_t **out_backend)
 {
     size_t count;
     const fy__builtin_t *builtins = fy__wire_builtins(&count);
@@ -165,7 +167,7 @@ static void open_host(void)
     const fy_backend_t *backend;
     make_lock();
     fy__wire_process();
-    if (fy__backend_find("host", &backend) != FY_STATUS_OK ||
+    if (find_backend("host", &backend) != FY_STATUS_OK ||
         backend->device_open(0, 0, NULL, &device.dev) != FY_STATUS_OK)
         return;
     set_defaults(&device, backend);
@@ -303,7 +305,7 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, const fy_devi
     if (index == FY__MAX_DEVICES)
         return FY_FAIL(UNAVAILABLE, "device_open: %d devices are open, the most there can be",
                        FY__MAX_DEVICES);
-    FY_TRY(fy__backend_find(spec->backend, &backend));
+    FY_TRY(find_backend(spec->backend, &backend));
     FY_TRY(backend->device_count(&count));
     if (spec->index >= count)
         return FY_FAIL(UNAVAILABLE,
@@ -359,7 +361,7 @@ static bool has_cuda(void)
     fy__error_copy_t before;
     int count = 0;
     fy__error_save(&before);
-    const bool found = fy__backend_find("cuda", &backend) == FY_STATUS_OK &&
+    const bool found = find_backend("cuda", &backend) == FY_STATUS_OK &&
                        backend->device_count(&count) == FY_STATUS_OK && count > 0;
     if (!found) fy__log(FY_LOG_INFO, "auto is the host: %s", count ? "" : fy_error_get()->text);
     fy__error_restore(&before);
@@ -484,7 +486,7 @@ fy_status_t fy__device_open_unused(const char *backend, const char *options,
     int count = 0;
     *out_device = NULL;
     if (!fy__thread() || !fy_device_host()) return FY_STATUS_OUT_OF_MEMORY;
-    FY_TRY(fy__backend_find(backend, &found));
+    FY_TRY(find_backend(backend, &found));
     FY_TRY(found->device_count(&count));
     fy_status_t status = FY_STATUS_UNAVAILABLE;
     pthread_mutex_lock(&lock);

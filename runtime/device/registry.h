@@ -7,9 +7,6 @@
 
 extern const fy_host_api_t fy__host_api;
 
-/* Loads or finds a backend by name. UNAVAILABLE with the reason; INVALID_ARGUMENT if the name is
- * unknown. */
-fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend);
 /* Loads a plugin (plugin.c). UNAVAILABLE with the reason why it did not load; INVALID_ARGUMENT for
  * a malformed name (allowed: lower case, digits, '_'). */
 fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend);

@@ -273,6 +273,16 @@ static bool keep(fy__thread_t *thread, fy__storage_t *storage)
     return true;
 }
 
+/* Takes over the caller's reference and releases it when the storage's hazard is done. */
+static void defer(fy_device_t *device, fy__storage_t *storage)
+{
+    fy__lock(&device->deferred_lock);
+    storage->next = device->deferred;
+    /* before `opens` is read: fy__storage_reap_last */
+    __atomic_store_n(&device->deferred, storage, __ATOMIC_SEQ_CST);
+    fy__unlock(&device->deferred_lock);
+}
+
 FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
 {
     if (keep(thread, storage)) return;
@@ -291,7 +301,7 @@ FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *stora
         fy__device_use(device);
         if ((storage->leaving = storage->pinned_here))
             atomic_fetch_add(&storage->peer->pinned_leaving_nbytes, storage->nbytes);
-        fy__storage_defer(device, storage);
+        defer(device, storage);
         fy__storage_reap_last(device);
         fy__device_unuse(device);
         return;
@@ -366,15 +376,6 @@ FY_COLD void fy__storage_adopt_slow(fy_device_t *device, fy__storage_t *storage)
 }
 
 /* ---- storages that are used after their last reference ---- */
-
-void fy__storage_defer(fy_device_t *device, fy__storage_t *storage)
-{
-    fy__lock(&device->deferred_lock);
-    storage->next = device->deferred;
-    /* before `opens` is read: fy__storage_reap_last */
-    __atomic_store_n(&device->deferred, storage, __ATOMIC_SEQ_CST);
-    fy__unlock(&device->deferred_lock);
-}
 
 void fy__storage_reap(fy_device_t *device)
 {

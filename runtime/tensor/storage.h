@@ -91,8 +91,6 @@ static inline void fy__storage_adopt(fy__storage_t *storage)
         fy__storage_adopt_slow(storage->device, storage);
 }
 
-/* Takes over the caller's reference and releases it when the storage's hazard is done. */
-void fy__storage_defer(fy_device_t *device, fy__storage_t *storage);
 /* Releases the deferred storages whose hazard is done. Transfers, waits and polls call it. */
 void fy__storage_reap(fy_device_t *device);
 /* The same when the last user closes the device: waits for the deferred storages. */
