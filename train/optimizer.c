@@ -309,6 +309,7 @@ fy_status_t fyt_optimizer_create(const fy_optimizer_options_t *options, size_t c
     FY_TRY(fy_tensor_query(values[0], &first));
     for (size_t i = 0; i < count; i++) FY_TRY(check_pair(i, values[i], grads[i], first.device));
     FY_TRY(fyt_optimizer_check_overlap("optimizer", count, values, grads));
+    FY_TRY(fyt_parts_check_groups(options, count, values, model));
     fy_optimizer_t *optimizer = count > (SIZE_MAX - sizeof *optimizer) / sizeof(pair_t)
                                     ? NULL
                                     : calloc(1, sizeof *optimizer + count * sizeof(pair_t));

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,20 +78,49 @@ uint64_t fyt_parts_checksum(const fy_optimizer_options_t *options,
     return mix_number(hash, (double)scaling->growth_interval);
 }
 
+/* The first group that fits a parameter of this name; ngroups: none. */
+static size_t group_of(const fy_optimizer_options_t *options, const char *name)
+{
+    size_t i = 0;
+    while (i < options->ngroups &&
+           strncmp(name, options->groups[i].prefix, strlen(options->groups[i].prefix)) != 0)
+        i++;
+    return i;
+}
+
+fy_status_t fyt_parts_check_groups(const fy_optimizer_options_t *options, size_t count,
+                                   fy_tensor_t *const *values, const fy_model_t *model)
+{
+    for (size_t i = 0; i < options->ngroups; i++) {
+        char names[160] = "";
+        size_t used = 0, n = model ? model->nparams : count;
+        bool fits = false;
+        for (size_t k = 0; k < n && !fits; k++) {
+            fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+            if (!model) FY_TRY(fy_tensor_query(values[k], &info));
+            const char *name = model ? model->params[k].name : info.name;
+            fits = group_of(options, name) == i;
+            if (used < sizeof names)
+                used += (size_t)snprintf(names + used, sizeof names - used, " '%s'", name);
+        }
+        if (!fits)
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "optimizer %s: group %zu, '%s', counts for none of the %zu parameters: "
+                            "no name begins so, or an earlier group fits too\n  Names:%s%s",
+                            fy_optimizer_name(options->kind), i, options->groups[i].prefix, n,
+                            names, used < sizeof names ? "" : " ...");
+    }
+    return FY_STATUS_OK;
+}
+
 /* row: first element, factor of lr, factor of weight decay. 1: a factor is not 1. */
 static bool fill_row(const fy_optimizer_options_t *options, const char *name, int rank,
                      uint64_t first, double row[COLUMNS])
 {
+    const size_t i = group_of(options, name);
     row[0] = (double)first;
-    row[1] = row[2] = 1;
-    for (size_t i = 0; i < options->ngroups; i++) {
-        const fy_optimizer_group_t *group = &options->groups[i];
-        if (name ? strncmp(name, group->prefix, strlen(group->prefix)) != 0 : *group->prefix)
-            continue;
-        row[1] = group->lr_scale;
-        row[2] = group->weight_decay_scale;
-        break;
-    }
+    row[1] = i < options->ngroups ? options->groups[i].lr_scale : 1;
+    row[2] = i < options->ngroups ? options->groups[i].weight_decay_scale : 1;
     if (rank < options->decay_min_rank) row[2] = 0;
     return row[1] != 1 || row[2] != 1;
 }

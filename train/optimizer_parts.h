@@ -6,6 +6,9 @@
 
 /* Refuses groups and ranks that are no such. */
 fy_status_t fyt_parts_check(const fy_optimizer_options_t *options);
+/* Refuses a group that counts for no parameter. */
+fy_status_t fyt_parts_check_groups(const fy_optimizer_options_t *options, size_t count,
+                                   fy_tensor_t *const *values, const fy_model_t *model);
 /* Of the groups and of loss scaling, to compare two optimizers. */
 uint64_t fyt_parts_checksum(const fy_optimizer_options_t *options,
                             const fy_loss_scaling_options_t *scaling);

@@ -26,7 +26,8 @@ typedef enum fy_optimizer_kind {
         FY_OPTIMIZER_COUNT
 } fy_optimizer_kind_t;
 
-/* The parameters whose name begins with `prefix`; the first group that fits counts. */
+/* The parameters whose name begins with `prefix`; the first group that fits counts. A group that
+ * counts for no parameter is refused. */
 typedef struct fy_optimizer_group {
     const char *prefix; /* "": every parameter */
     double lr_scale, weight_decay_scale;

@@ -374,6 +374,24 @@ TS_DEVICE_TEST(invalid_arguments_are_refused)
     REFUSES(ADAMW, o.ngroups = 1, "groups is NULL");
     const fy_optimizer_group_t bad = { "fc", -1, 1 };
     REFUSES(ADAMW, (o.ngroups = 1, o.groups = &bad), "'fc'");
+    const fy_optimizer_group_t all = { "", 1, 1 };
+    REFUSES(ADAMW, (o.ngroups = 2, o.groups = k_groups), "'fc2', counts for none of the 1 par");
+    fy_tensor_set_name(value, "fc1.bias");
+    REFUSES(ADAMW, (o.ngroups = 2, o.groups = k_groups), "Names: 'fc1.bias'");
+    const fy_optimizer_group_t hidden[] = { k_groups[1], all };
+    REFUSES(SGD, (o.ngroups = 2, o.groups = hidden), "group 1, ''");
+    ts_ok((o.ngroups = 1, fy_optimizer_create(&o, 1, &value, &grad, &optimizer)));
+    fy_optimizer_destroy(optimizer);
+    fy_model_t *model = known_model(ctx->device, "mlp", NULL);
+    o.groups = k_groups + 1, o.ngroups = 1;
+    ts_ok(fy_optimizer_create_model(&o, model, &optimizer));
+    fy_optimizer_destroy(optimizer);
+    const fy_optimizer_group_t typed = { "fc1.wieght", 0, 1 };
+    o.groups = &typed;
+    ts_fails_with(fy_optimizer_create_model(&o, model, &optimizer), INVALID_ARGUMENT,
+                  "'fc1.wieght'", "'fc1.weight' 'fc1.bias'");
+    assert_null(optimizer);
+    fy_model_destroy(model);
     ts_fails(fy_optimizer_create_model(&o, NULL, &optimizer), INVALID_ARGUMENT);
     o = (fy_optimizer_options_t)FY_OPTIMIZER_OPTIONS_INIT;
     ts_fails(fy_optimizer_create(&o, 0, &value, &grad, &optimizer), INVALID_ARGUMENT);
