@@ -27,4 +27,14 @@ typedef struct ts_abi_case {
  * far. */
 void ts_abi_sweep(const ts_abi_case_t *test);
 
+/* A signed field that may be below 0, down to `least`. */
+typedef struct ts_abi_signed {
+    const char *field; /* "fy_loader_options.seed" */
+    int64_t least;
+} ts_abi_signed_t;
+/* Calls each case that reads options with a negative number in each signed field that `interface`,
+ * a file of tests/abi/, has for its struct; each must be refused. The list ends with NULL. */
+void ts_abi_refuse_negative(const char *interface, const ts_abi_case_t *cases, size_t count,
+                            const ts_abi_signed_t *may);
+
 #endif

@@ -347,6 +347,25 @@ TS_TEST(every_size_of_every_struct)
     fy_device_close(sim);
 }
 
+/* Seeds, priorities; switches, which are on if they are not 0. */
+static const ts_abi_signed_t may_be_negative[] = {
+    { "fy_gradcheck_options.seed", INT64_MIN },
+    { "fy_stream_options.priority", INT64_MIN },
+    { "fy_transfer_options.priority", INT64_MIN },
+    { "fy_transfer_options.convert", INT64_MIN },
+    { "fy_backward_options.accumulate", INT64_MIN },
+    { "fy_pool_options.release_eagerly", INT64_MIN },
+    { "fy_pool_options.keeps_segments", INT64_MIN },
+    { NULL, 0 },
+};
+
+TS_TEST(negative_numbers_are_refused)
+{
+    ts_ok(fy_device_open("sim:0", &sim));
+    ts_abi_refuse_negative("tests/abi/libferry.abi", cases, CASES, may_be_negative);
+    fy_device_close(sim);
+}
+
 /* A struct without a call above would be one that this test does not look at. */
 TS_TEST(no_struct_is_left_out)
 {

@@ -184,6 +184,37 @@ TS_TEST(every_size_of_every_struct)
     }
 }
 
+/* Not refused by one rule for all: switches, which are on if they are not 0; seeds; fields that the
+ * call of the table does not use. */
+static const ts_abi_signed_t may_be_negative[] = {
+    { "fy_model_options.recompute", FY_RECOMPUTE_SQRT },
+    { "fy_model_options.offload", FY_RECOMPUTE_SQRT },
+/* clang-format off */
+#define X(field) { "fy_" #field, INT64_MIN },
+    X(loader_options.seed) X(model_options.seed) X(progress.seed)
+    X(schedule.step_size) X(schedule.total_steps) /* the default kind ignores them */
+    X(train_replicas.rank) X(train_replicas.ranks) /* they are compared with the loader's */
+    X(dataset_info.classes) X(dataset_info.targets) X(dataset_info.labels) /* test_dataset.c */
+    X(attention_options.is_causal) X(attention_options.no_bias) X(conv2d_options.no_bias)
+    X(layer_norm_options.no_bias) X(layer_norm_options.no_affine) X(linear_options.no_bias)
+    X(loader_options.drop_last) X(loader_options.shuffle) X(loader_options.resident)
+    X(loader_options.flip) X(loader_options.augment)
+    X(model_options.recompute_cheap) X(model_options.drop_bias)
+    X(optimizer_options.nesterov) X(optimizer_options.centered)
+    X(schedule.three_phase) X(schedule.linear)
+    X(train_options.graph) X(train_options.resume)
+    X(train_replicas.shards_optimizer) X(train_replicas.syncs_norms)
+    X(transformer_options.is_causal) X(transformer_options.is_exact_gelu)
+#undef X
+    /* clang-format on */
+    { NULL, 0 },
+};
+
+TS_TEST(negative_numbers_are_refused)
+{
+    ts_abi_refuse_negative("tests/abi/libferry_train.abi", cases, CASES, may_be_negative);
+}
+
 TS_TEST(no_struct_is_left_out)
 {
 #define X(name, NAME, last) &fy__abi_##name,

@@ -213,6 +213,9 @@ TS_TEST(created_sets)
     const fy_dataset_info_t refused[] = {
         { sizeof info, 1, 1, { 2 }, FY_DTYPE_F32, .classes = 4, .targets = 1 },
         { sizeof info, 1, 1, { 2 }, FY_DTYPE_F32 },
+        { sizeof info, 1, 1, { 2 }, FY_DTYPE_F32, .classes = -1 },
+        { sizeof info, 1, 1, { 2 }, FY_DTYPE_F32, .targets = -1 },
+        { sizeof info, 1, 1, { 2 }, FY_DTYPE_F32, .classes = 4, .labels = -1 },
         { sizeof info, 1, 1, { 2 }, FY_DTYPE_F64, .classes = 4 },
         { sizeof info, 1, 1, { 0 }, FY_DTYPE_F32, .classes = 4 },
         { sizeof info, 1, 1, { INT64_MAX / 2 }, FY_DTYPE_F32, .classes = 4 },
