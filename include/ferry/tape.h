@@ -38,8 +38,10 @@ FY_API_STATUS fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *g
  * tape NULL: nothing is recorded until the innermost scope ends (validation, metrics).
  * If another tape records, it pauses until the innermost scope ends.
  * While recording, a call without a gradient rule that depends on a watched tensor is UNSUPPORTED,
- * and a write to a watched tensor is BUSY. So is a read of bytes that a recorded call wrote,
- * through a handle that is neither the result of the call nor a view made of that since.
+ * and one that writes to a watched tensor is BUSY. So are uses of a tensor to which an upload or
+ * another handle has written since its first use in the record. So are reads of bytes that a
+ * recorded call wrote, through a handle that is neither the call's result nor a view made of that
+ * since.
  * Results that depend on it only through integers or comparisons are constants. */
 FY_API_STATUS fy_tape_begin(fy_tape_t *tape);
 

@@ -138,6 +138,36 @@ TS_DEVICE_TEST(watched_and_uploaded_bytes_written_through_another_handle_are_ref
     ts_expect_f32(ts_grad(tape, w), (float[]){ 6, 8 }, 2);
 }
 
+/* An upload before the first use in a record is the tensor's value. Later the bytes are no longer
+ * those that the record used: a gradient is that of the recorded values, or refused. */
+TS_DEVICE_TEST(uploads_into_tensors_of_a_record)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *y, *z,
+                *host = ts_f32(fy_device_host(), FY_DIMS(2), (float[]){ 5, 7 });
+    fy_tape_t *tape = ts_record(w, NULL);
+    ts_ok(fy_tensor_upload_into(w, host, NULL, NULL));
+    ts_ok(fy_mul(w, w, &y));
+    ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 10, 14 }, 2);
+    for (int is_saved = 0; is_saved < 2; is_saved++) {
+        ts_ok(fy_fill(w, 3));
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(is_saved ? fy_mul(w, w, &y) : fy_add(w, w, &y));
+        ts_ok(fy_tensor_upload_into(w, host, NULL, NULL));
+        ts_fails_with(fy_mul(w, w, &z), BUSY, "written since the tape saw them first");
+        if (is_saved) {
+            ts_fails_with(fy_tape_backward(tape, sum_of(y), NULL), BUSY, "mul needs");
+            continue;
+        }
+        ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
+        ts_expect_f32(ts_grad(tape, w), (float[]){ 2, 2 }, 2);
+    }
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_mul(w, w, &y));
+    ts_ok(fy_tensor_upload_into(y, host, NULL, NULL)); /* a result */
+    ts_fails_with(fy_add(y, w, &z), BUSY, "written since the tape saw them first");
+}
+
 /* Constants, although their bytes were written with a gradient before. */
 TS_DEVICE_TEST(bytes_that_are_constants_again_are_read)
 {
