@@ -69,11 +69,17 @@ typedef struct fy__tape_call {
     fy_tensor_t *made;            /* that result, once it is; ours, in no scope */
 } fy__tape_call_t;
 
-/* Bytes [begin, end) of a storage that recorded calls wrote; `version`: after the last of them. */
-typedef struct fy__tape_written {
-    fy__storage_t *storage; /* a reference: its bytes are no other tensor's meanwhile */
+/* Bytes [begin, end) of a storage that recorded calls wrote; `version`: after the last of them. If
+ * there are more ranges than these, the last one has the bytes between, too. */
+enum { FY__TAPE_RANGES = 8 };
+typedef struct fy__tape_range {
     const char *begin, *end;
     uint64_t version;
+} fy__tape_range_t;
+typedef struct fy__tape_written {
+    fy__storage_t *storage; /* a reference: its bytes are no other tensor's meanwhile */
+    uint32_t nranges;
+    fy__tape_range_t ranges[FY__TAPE_RANGES];
 } fy__tape_written_t;
 
 /* Bytes on the host. */

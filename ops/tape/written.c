@@ -11,21 +11,25 @@ static fy__tape_written_t *find(const fy_tape_t *tape, const fy__storage_t *stor
     return NULL;
 }
 
-/* Such bytes that `tensor` has; NULL: none. */
-static fy__tape_written_t *find_in(const fy_tape_t *tape, const fy_tensor_t *tensor)
+/* Whether `tensor` has such bytes, written at version `since` or later. */
+static bool has_written(const fy_tape_t *tape, const fy_tensor_t *tensor, uint64_t since)
 {
     const char *begin, *end;
-    fy__tape_written_t *written = find(tape, tensor->storage);
+    const fy__tape_written_t *written = find(tape, tensor->storage);
     fy__tensor_extent(tensor, &begin, &end);
-    return written && begin < written->end && written->begin < end ? written : NULL;
+    for (uint32_t i = 0; written && i < written->nranges; i++) {
+        const fy__tape_range_t *range = &written->ranges[i];
+        if (begin < range->end && range->begin < end && range->version >= since) return true;
+    }
+    return false;
 }
 
 FY_COLD fy_status_t fy__tape_check_other_slow(const fy_tape_t *tape, const char *what,
                                               const fy_tensor_t *tensor)
 {
     char text[112];
-    const fy__tape_written_t *written = fy__tensor_is_gone(tensor) ? NULL : find_in(tape, tensor);
-    if (!written || fy__tensor_seen(tensor) >= written->version) return FY_STATUS_OK;
+    if (fy__tensor_is_gone(tensor) || !has_written(tape, tensor, fy__tensor_seen(tensor) + 1))
+        return FY_STATUS_OK;
     return FY_FAIL(BUSY,
                    "%s: bytes of %s were written by a recorded call through another handle, so its "
                    "gradient would be lost\n  Read them through the handle that was written or a "
@@ -35,7 +39,7 @@ FY_COLD fy_status_t fy__tape_check_other_slow(const fy_tape_t *tape, const char 
 
 bool fy__tape_is_written(const fy_tape_t *tape, const fy_tensor_t *tensor)
 {
-    return tape->nwritten && find_in(tape, tensor);
+    return tape->nwritten && has_written(tape, tensor, 0);
 }
 
 static void drop(fy__thread_t *thread, fy_tape_t *tape, fy__tape_written_t *written)
@@ -53,20 +57,31 @@ fy_status_t fy__tape_written_room(fy__thread_t *thread, fy_tape_t *tape, uint32_
                          sizeof *tape->written);
 }
 
+/* Without the ranges inside [begin, end). */
+static void forget(fy__tape_written_t *written, const char *begin, const char *end)
+{
+    for (uint32_t i = written->nranges; i-- > 0;)
+        if (begin <= written->ranges[i].begin && written->ranges[i].end <= end)
+            written->ranges[i] = written->ranges[--written->nranges];
+}
+
 void fy__tape_wrote(fy_tape_t *tape, const fy_tensor_t *dst, uint64_t version)
 {
-    const char *begin, *end;
-    fy__storage_t *storage = dst->storage;
-    fy__tape_written_t *written = find(tape, storage);
-    fy__tensor_extent(dst, &begin, &end);
+    fy__tape_range_t range = { .version = version };
+    fy__tape_written_t *written = find(tape, dst->storage);
+    fy__tensor_extent(dst, &range.begin, &range.end);
     if (!written) {
         written = &tape->written[tape->nwritten++];
-        fy__storage_retain(storage);
-        *written = (fy__tape_written_t){ storage, begin, end, 0 };
+        fy__storage_retain(dst->storage);
+        *written = (fy__tape_written_t){ .storage = dst->storage };
     }
-    if (begin < written->begin) written->begin = begin;
-    if (end > written->end) written->end = end;
-    written->version = version;
+    forget(written, range.begin, range.end);
+    if (written->nranges == FY__TAPE_RANGES) {
+        const fy__tape_range_t *last = &written->ranges[--written->nranges];
+        if (last->begin < range.begin) range.begin = last->begin;
+        if (last->end > range.end) range.end = last->end;
+    }
+    written->ranges[written->nranges++] = range;
 }
 
 void fy__tape_wrote_constant(fy__thread_t *thread, fy_tape_t *tape, const fy_tensor_t *dst)
@@ -74,8 +89,9 @@ void fy__tape_wrote_constant(fy__thread_t *thread, fy_tape_t *tape, const fy_ten
     const char *begin, *end;
     fy__tape_written_t *written = find(tape, dst->storage);
     fy__tensor_extent(dst, &begin, &end);
-    if (!written || !dst->contiguous || begin > written->begin || end < written->end) return;
-    drop(thread, tape, written);
+    if (!written || !dst->contiguous) return;
+    forget(written, begin, end);
+    if (!written->nranges) drop(thread, tape, written);
 }
 
 void fy__tape_forget_written(fy__thread_t *thread, fy_tape_t *tape)

@@ -138,6 +138,42 @@ TS_DEVICE_TEST(watched_and_uploaded_bytes_written_through_another_handle_are_ref
     ts_expect_f32(ts_grad(tape, w), (float[]){ 6, 8 }, 2);
 }
 
+/* A write to some bytes leaves those in front of it, behind it, and between two of them alone. */
+TS_DEVICE_TEST(bytes_between_written_parts_are_constants)
+{
+    enum { N = 20, APART = 14 };
+    fy_tensor_t *all = ts_full(ctx->device, FY_DIMS(N), 1), *dst, *view, *y,
+                *w = values(ctx, 1, (float[]){ 2 });
+    ts_record(w, NULL);
+    for (int64_t i = N - 2; i >= 0; i -= 2)
+        for (int again = 0; again < 10; again++) {
+            ts_ok(fy_slice(all, 0, N - 2 - i, N - 1 - i, &dst));
+            ts_ok(fy_copy(dst, w));
+        }
+    for (int64_t i = 0; i < N; i++) { /* the last written parts share a range */
+        ts_ok(fy_slice(all, 0, i, i + 1, &view));
+        const fy_status_t status = fy_mul(view, w, &y);
+        if (i % 2 == 0) assert_int_equal(status, FY_STATUS_BUSY);
+        if (i % 2 && i < APART) ts_ok(status);
+    }
+    ts_fails(fy_mul(all, w, &y), BUSY);
+    ts_ok(fy_fill(all, 1)); /* all are constants */
+    ts_ok(fy_mul(all, w, &y));
+    /* a constant that was made between two writes */
+    ts_ok(fy_slice(all, 0, 0, 1, &dst));
+    ts_ok(fy_copy(dst, w));
+    fy_scope_t pause = fy_scope_begin("pause");
+    ts_ok(fy_tape_begin(NULL));
+    ts_ok(fy_slice(all, 0, 0, 2, &view));
+    fy_scope_end(pause, 1, &view);
+    ts_ok(fy_slice(all, 0, 4, 5, &dst));
+    ts_ok(fy_copy(dst, w));
+    ts_ok(fy_mul(view, w, &y));
+    ts_ok(fy_slice(all, 0, 1, 2, &dst));
+    ts_ok(fy_copy(dst, w));
+    ts_fails(fy_mul(view, w, &y), BUSY);
+}
+
 /* An upload before the first use in a record is the tensor's value. Later the bytes are no longer
  * those that the record used: a gradient is that of the recorded values, or refused. */
 TS_DEVICE_TEST(uploads_into_tensors_of_a_record)
