@@ -234,6 +234,7 @@ int64_t ts_random_below(ts_random_t *random, int64_t n)
 uint64_t ts_seed(uint64_t fallback)
 {
     const char *text = getenv("FERRY_SEED");
+    if (!text || !*text) text = getenv("FERRY_FIRST");
     return text && *text ? strtoull(text, NULL, 0) : fallback;
 }
 

@@ -49,7 +49,7 @@ typedef struct ts_random {
 uint64_t ts_random_next(ts_random_t *random);
 double ts_random_unit(ts_random_t *random);
 int64_t ts_random_below(ts_random_t *random, int64_t n);
-/* $FERRY_SEED, else `fallback`. */
+/* $FERRY_SEED, else $FERRY_FIRST, else `fallback`. */
 uint64_t ts_seed(uint64_t fallback);
 
 typedef enum ts_domain {
