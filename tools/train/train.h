@@ -82,7 +82,7 @@ typedef struct train_run {
     char origin[4096]; /* where the data come from */
     /* downloaded losses, in order, and the number of updates before each */
     double *losses, *loss_steps;
-    size_t nlosses, room;
+    size_t nlosses;
     int64_t loss_step; /* of the last of them */
     double begin_ns, shown_ns;
     uint64_t checksum, weight_nbytes;

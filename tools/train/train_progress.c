@@ -101,27 +101,19 @@ static void print_epoch(train_run_t *run, const fy_train_event_t *event)
     fflush(out);
 }
 
-static fy_status_t add_loss(train_run_t *run, const fy_train_event_t *event)
+static void add_loss(train_run_t *run, const fy_train_event_t *event)
 {
-    if (run->nlosses == run->room) {
-        run->room = run->room ? 2 * run->room : 256;
-        double *losses = realloc(run->losses, run->room * sizeof *losses);
-        if (losses) run->losses = losses;
-        double *steps = realloc(run->loss_steps, run->room * sizeof *steps);
-        if (steps) run->loss_steps = steps;
-        if (!losses || !steps)
-            return TOOL_FAIL(OUT_OF_MEMORY, "no host memory for %zu losses", run->room);
-    }
+    run->losses = tool_grow(run->losses, run->nlosses, sizeof *run->losses);
+    run->loss_steps = tool_grow(run->loss_steps, run->nlosses, sizeof *run->loss_steps);
     run->loss_step = event->loss_step;
     run->losses[run->nlosses] = event->loss;
     run->loss_steps[run->nlosses++] = (double)event->loss_step;
-    return FY_STATUS_OK;
 }
 
 fy_status_t train_on_event(void *user, const fy_train_event_t *event)
 {
     train_run_t *run = user;
-    if (event->loss_step != run->loss_step) FY_TRY(add_loss(run, event));
+    if (event->loss_step != run->loss_step) add_loss(run, event);
     if (event->is_epoch_end)
         print_epoch(run, event);
     else
