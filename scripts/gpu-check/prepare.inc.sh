@@ -86,18 +86,18 @@ pack_programs() {
 # Every library that one of the staged files needs, Ferry's included, by name, once, as the loader of
 # this machine finds it.
 pack_libraries() {
-    local name arrow path rest known=" "
-    for path in "${staged_files[@]}"; do LD_LIBRARY_PATH=$build/lib ldd "$path"; done >"$temp/needed" 2>&1
+    local name arrow path known=" "
+    for path in "${staged_files[@]}"; do LD_LIBRARY_PATH=$build/lib ldd "$path"; done 2>&1 | sed 's/ (0x[0-9a-f]*)$//' >"$temp/needed"
     for path in $(ldd "$(type -P xz)" | grep -o '/[^ ]*'); do cp -L "$path" "$out/tools/"; done
     [[ -e $out/tools/ld-linux-x86-64.so.2 ]] || die "ldd did not name the loader of xz: only glibc on x86-64 can be staged"
     cp -L "$(type -P xz)" "$out/tools/xz"
-    while read -r name arrow path rest; do
+    while read -r name arrow path; do # a path may have blanks
         if [[ $name == /*/ld-linux* ]]; then
             path=$name name=${name##*/}
         elif [[ $arrow != '=>' ]]; then
             continue
         fi
-        [[ $path == not ]] && die "$name is needed and not found on this machine"
+        [[ $path == "not found" ]] && die "$name is needed and not found on this machine"
         [[ $known == *" $name "* ]] && continue
         known+="$name "
         if [[ $base_libraries == *" $name "* ]]; then pack "$path" "base/$name"; else pack "$path" "lib/$name"; fi

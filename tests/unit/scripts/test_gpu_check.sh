@@ -118,8 +118,9 @@ done
 is racecheck-index_add failed
 [ "$(sed -n '/^call/{n;p;}' "$results/summary.txt" | tr -s ' ' | cut -d ' ' -f 2,4)" = "racecheck-index_add failed" ] || fail "the failure is not first in the table"
 grep -q '======== op-softmax' "$results/logs.txt" || fail "the logs are not in logs.txt"
-grep -q "$work/site/nvidia/cu13/lib" "$work/state/bin/ferry" || fail "cuBLASLt in site-packages was not found"
-grep -q "nvidia/other/lib" "$work/state/bin/ferry" && fail "a folder without a library of NVIDIA's is on the path"
+searched=$(eval "$(grep '^export LD_LIBRARY_PATH=' "$work/state/bin/ferry")" && echo "$LD_LIBRARY_PATH") # the script quotes it
+[[ $searched == *"$work/site/nvidia/cu13/lib"* ]] || fail "cuBLASLt in site-packages was not found"
+[[ $searched == *nvidia/other/lib* ]] && fail "a folder without a library of NVIDIA's is on the path"
 
 # ---- another machine goes on where the results of the first end, here with the staged C library ----
 mv "$work/right" "$folder/before"
