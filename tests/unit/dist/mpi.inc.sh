@@ -5,7 +5,10 @@ unset WORLD_SIZE OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_RANK PMI_SIZE SLURM_STEP_NUM
 export OMP_NUM_THREADS=1
 build=${build:?set it before}
 temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
+# LD_PRELOAD splits at blanks and colons, which $build and $TMPDIR may have.
+preloads=$(mktemp -d /tmp/ferry-preload-XXXXXX)
+ln -s "$(realpath "$build")/lib/tests" "$preloads/lib"
+trap 'rm -rf "$temp" "$preloads"' EXIT
 
 is_sanitized=0
 if grep -Eq 'NEEDED.*(asan|tsan)' <<<"$(readelf -dW "$build/bin/ferry")"; then is_sanitized=1; fi
@@ -13,7 +16,7 @@ if grep -Eq 'NEEDED.*(asan|tsan)' <<<"$(readelf -dW "$build/bin/ferry")"; then i
 if [ $is_sanitized = 1 ]; then export UCX_MEM_EVENTS=n; fi
 # counter MPI: counts what that MPI sends; none for sanitizers, whose library comes first.
 counter() {
-    if [ $is_sanitized = 0 ]; then echo "$(realpath "$build")/lib/tests/libcount_mpi_$1.so"; fi
+    if [ $is_sanitized = 0 ]; then echo "$preloads/lib/libcount_mpi_$1.so"; fi
 }
 # start MPI N [OPTION...] PROGRAM ARGUMENT...: what the ranks print is in $temp/out and $temp/err, one rank after
 # another: mpirun would mix their lines, and parts of lines. What MPI writes is in $temp: of two
