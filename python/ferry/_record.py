@@ -7,13 +7,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 from ferry import _c
 from ferry._device import Device, as_device, borrowed
 from ferry._errors import Error
-from ferry._scope import begin, named, scope
+from ferry._scope import Block, begin, named, scope
 from ferry._stream import Ticket
 from ferry._tensor import Tensor
 from ferry._types import Handle, plain
 
 
-class Tape(Handle):
+class Tape(Block):
     """Records calls that depend on watched tensors, and computes gradients by going back.
 
         tape = ferry.Tape()
@@ -28,18 +28,13 @@ class Tape(Handle):
 
     def __init__(self) -> None:
         self._as_parameter_ = _c.fy_tape_create()
-        self._scopes: List[scope] = []
 
     def watch(self, tensor: Tensor, grad: Optional[Tensor] = None) -> None:
         """Requests d loss / d tensor, into `grad` if it is given."""
         _c.fy_tape_watch(self, tensor, grad)
 
-    def __enter__(self) -> "Tape":
-        self._scopes.append(begin("tape", _c.fy_tape_begin, self))
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self._scopes.pop().__exit__()
+    def _begin(self) -> Tuple[Any, ...]:
+        return "tape", _c.fy_tape_begin, self
 
     def backward(
         self, loss: Tensor, seed: Optional[Tensor] = None, accumulate: bool = False
@@ -59,18 +54,11 @@ class Tape(Handle):
         return plain(_c.fy_tape_query(self))
 
 
-class no_tape(Handle):
+class no_tape(Block):
     """`with ferry.no_tape():` records nothing: for validation and metrics."""
 
-    def __init__(self) -> None:
-        self._scopes: List[scope] = []
-
-    def __enter__(self) -> "no_tape":
-        self._scopes.append(begin("no_tape", _c.fy_tape_begin, None))
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self._scopes.pop().__exit__()
+    def _begin(self) -> Tuple[Any, ...]:
+        return "no_tape", _c.fy_tape_begin, None
 
 
 def gradcheck(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Self, Tuple
 
 from ferry import _c
 from ferry._types import Handle
@@ -78,6 +78,27 @@ def begin(name: str, function: Any, *arguments: Any) -> scope:
         begun.__exit__()
         raise
     return begun
+
+
+class Block(Handle):
+    """An object whose `with` blocks are scopes that begin with a call of C; they may be nested."""
+
+    _scopes: Tuple[scope, ...] = ()
+
+    def _begin(self) -> Tuple[Any, ...]:
+        """The scope's name, and the call."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._scopes += (begin(*self._begin()),)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        if not self._scopes:
+            raise RuntimeError(f"no block of this {type(self).__name__} is open")
+        *others, last = self._scopes
+        self._scopes = tuple(others)
+        last.__exit__()
 
 
 _LIMITS = {"upload": "upload_nbytes", "download": "download_nbytes", "peer": "peer_nbytes",

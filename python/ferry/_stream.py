@@ -6,11 +6,11 @@ import asyncio
 import atexit
 import itertools
 import time
-from typing import Any, Generator, List, Optional, Sequence, Set, Union
+from typing import Any, Generator, List, Optional, Sequence, Set, Tuple, Union
 
 from ferry import _c, _errors
 from ferry._device import Device, as_device
-from ferry._scope import begin, scope
+from ferry._scope import Block
 from ferry._tensor import Tensor, transfer_options
 from ferry._types import FOREVER, Handle, Value
 
@@ -134,7 +134,7 @@ class Download(Handle):
         return self.wait()
 
 
-class Stream(Handle):
+class Stream(Block):
     """A queue of one device. A program rarely needs one: every device has three of its own.
 
     native: a queue of another library to wrap, a CUstream as an integer. `with stream:` sends this
@@ -148,7 +148,6 @@ class Stream(Handle):
         options = _c.fy_stream_options_t(priority=priority, native=native, name=name or None)
         self.device = as_device(device)
         self._as_parameter_ = _c.fy_stream_create(self.device, options)
-        self._scopes: List[scope] = []
 
     def record(self) -> Ticket:
         """The point after everything submitted so far."""
@@ -169,12 +168,8 @@ class Stream(Handle):
         """Orders later work behind what a CUDA event of another library was recorded behind."""
         _c.fy_native_event_wait(self.device, self, event)
 
-    def __enter__(self) -> "Stream":
-        self._scopes.append(begin("stream", _c.fy_stream_set_current, self))
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self._scopes.pop().__exit__()
+    def _begin(self) -> Tuple[Any, ...]:
+        return "stream", _c.fy_stream_set_current, self
 
 
 def download_many(tensors: Sequence[Tensor], dtype: Any = None) -> List[Download]:

@@ -26,6 +26,13 @@ class Scopes(unittest.TestCase):
         self.device = ferry.Device("sim:0")
         self.x = ferry.tensor([1.0, 2.0])
 
+    def test_blocks_that_are_not_open(self):
+        for block in (ferry.Tape(), ferry.no_tape(), ferry.Stream(self.device)):
+            with block, block:
+                pass
+            with self.assertRaisesRegex(RuntimeError, type(block).__name__):
+                block.__exit__(None, None, None)
+
     def test_ledger_by_path(self):
         with ferry.scope("outer"), ferry.scope("inner"):
             t = self.x.upload(self.device)
