@@ -351,7 +351,9 @@ static int put_array(const bind_type *type, void **at, PyObject *value, struct b
 {
     const bind_type *element = type->of;
     const char *const wanted = element->kind == BIND_INT ? "integers" : "a sequence";
-    if (PyUnicode_Check(value) || PyBytes_Check(value)) return refuse_kind(place, value, wanted);
+    if (PyUnicode_Check(value) || PyBytes_Check(value) || PyByteArray_Check(value) ||
+        PyDict_Check(value) || PyAnySet_Check(value))
+        return refuse_kind(place, value, wanted);
     const int is_one = element->kind == BIND_INT && PyIndex_Check(value) &&
                        !PySequence_Check(value);
     PyObject *values = is_one ? PyTuple_Pack(1, value) : PySequence_Tuple(value);

@@ -7,12 +7,12 @@ from typing import Any, Callable, Mapping, Optional, Tuple, Union
 from ferry import _c
 from ferry._scope import named
 from ferry._tensor import Tensor
-from ferry._types import Shape
+from ferry._types import Shape, is_sequence
 
 
 def _parameter(name: str, given: Any) -> Any:
     shape, *init = given if isinstance(given, tuple) and given and _is_shape(given[0]) else (given,)
-    dims = tuple(shape) if hasattr(type(shape), "__iter__") else (shape,)
+    dims = tuple(shape) if is_sequence(shape) else (shape,)
     if len(dims) > _c.FY_MAX_RANK:
         raise ValueError(f"the parameter {name!r} has {len(dims)} axes, more than {_c.FY_MAX_RANK}")
     return _c.fy_layer_param_t(

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ferry import _c, _core
 from ferry._tensor import Tensor
-from ferry._types import dtype_number
+from ferry._types import dtype_number, is_sequence
 
 _KNOWN: Dict[str, Any] = {}
 _SIZES = {_c.FY_ATTR_F64: 0, _c.FY_ATTR_I64: 8}
@@ -34,7 +34,7 @@ def _value(op: str, field: Any, given: Any, rank: int) -> Any:
             raise ValueError(f"{field.name} is one of {', '.join(field.choices)}, not {given!r}")
         return field.choices.index(given)
     if kind == _c.FY_ATTR_AXES32 and given is not None:
-        axes = [index(a) for a in (given if hasattr(type(given), "__iter__") else (given,))]
+        axes = [index(a) for a in (given if is_sequence(given) else (given,))]
         bits = {a + rank * (a < 0) for a in axes}
         if not axes or len(bits) < len(axes) or not bits <= set(range(_c.FY_MAX_RANK)):
             raise ValueError(f"axes {given!r} of a tensor of rank {rank}: one is twice or missing")

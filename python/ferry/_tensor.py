@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Union
 from ferry import _c, _core
 from ferry import _errors
 from ferry._device import Device, as_device, device_of, host
-from ferry._types import NAMES, Handle, Shape, dtype_number, number_of, plain, scalar
+from ferry._types import NAMES, Handle, Shape, dtype_number, is_sequence, number_of, plain, scalar
 
 if TYPE_CHECKING:
     from ferry._stream import Download, Ticket
@@ -135,8 +135,9 @@ class Tensor(_core.Tensor, Handle):
         """
         import numpy
 
+        array = numpy.asarray(memoryview(self))
         if not writable:
-            return numpy.asarray(memoryview(self))
+            return array
         if self._is_read_only:
             raise BufferError("the tensor is read-only, or a view that repeats elements: copy it")
         return numpy.from_dlpack(_Writable(self))
@@ -221,9 +222,9 @@ class Tensor(_core.Tensor, Handle):
 
     def split(self, parts: Union[int, Sequence[int]], axis: int = 0) -> List["Tensor"]:
         """Views along `axis`: `parts` equal ones, or ones of these lengths."""
-        sizes = tuple(parts) if hasattr(type(parts), "__iter__") else None
+        sizes = tuple(parts) if is_sequence(parts) else None
         count = _core.number("split", "parts", parts, 8) if sizes is None else len(sizes)
-        if count < 1 or sizes is None and count > max(1, *self.shape):
+        if count < 1 or sizes is None and count > max((1, *self.shape)):
             raise ValueError(f"split: {count} parts of a tensor of the shape {self.shape}")
         return list(_c.fy_split(self, axis, count, sizes))
 

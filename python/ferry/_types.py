@@ -48,6 +48,12 @@ Shape = Union[int, Sequence[int]]
 Axes = Union[None, int, Sequence[int]]
 
 
+def is_sequence(value: Any) -> bool:
+    """Does C take it as several? Texts, bytes, sets and dicts are none."""
+    no_sequences = (str, bytes, bytearray, dict, set, frozenset)
+    return hasattr(type(value), "__iter__") and not isinstance(value, no_sequences)
+
+
 def scalar(value: Any) -> Any:
     """The float, int or bool that a number of Python or NumPy is; None if it is none."""
     if isinstance(value, (float, int)):
@@ -67,7 +73,7 @@ def number_of(value: Any) -> Any:
         return number
     name = type(value).__name__
     is_scalar = isinstance(value, _numpy("generic"))
-    if isinstance(value, (list, tuple)) or _is_array(value) and not is_scalar:
+    if isinstance(value, _SEQUENCES) or _is_array(value) and not is_scalar:
         raise TypeError(
             f"{name} beside a tensor: ferry.tensor(a) is a host tensor with a copy of it, which "
             "upload() moves; ferry.from_dlpack(a) shares its bytes; a.item() is a number"
@@ -77,6 +83,7 @@ def number_of(value: Any) -> Any:
     return NotImplemented
 
 
+_SEQUENCES = (list, tuple, bytes, bytearray, memoryview)  # bytes + a buffer are bytes
 _SCALARS: Any = {"f": float, "i": int, "u": int, "b": bool}  # by the kind of NumPy's dtype
 
 

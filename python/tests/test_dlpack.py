@@ -341,6 +341,9 @@ class Numpy(unittest.TestCase):
         del t  # the bytes live on
         a[1, 1] = 5
         self.assertEqual((fixed.tolist(), fixed.flags.writeable), ([[9, 2], [3, 5]], False))
+        for writable in (False, True):
+            with self.assertRaises(ferry.DeviceMismatch):
+                ferry.ones(2, device="sim:0").numpy(writable)
 
     def test_views(self):
         numbers = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)

@@ -184,6 +184,15 @@ class Refused(unittest.TestCase):
 
         self.assertEqual(tensor + Mine(), "mine")
 
+    def test_bytes(self):
+        """bytes + a buffer would be bytes."""
+        tensor = ferry.tensor(VALUES)
+        for value in (b"abcd", bytearray(b"abcd"), memoryview(b"abcd")):
+            for name in ("add", "iadd", "mul", "sub"):
+                for pair in ((tensor, value), (value, tensor)):
+                    with self.assertRaisesRegex(TypeError, r"ferry\.tensor\(a\)"):
+                        getattr(operator, name)(*pair)
+
     def test_inexact_integers(self):
         tensor = ferry.tensor([1, 2])
         kinds = [int] + ([numpy.int64, numpy.uint64] if numpy else [])
@@ -322,7 +331,8 @@ class Sizes(unittest.TestCase):
 
     def test_others_are_refused(self):
         for name, (call, size) in sizes().items():
-            for wrong in (size + 0.5, float(size), str(size), None, ferry.tensor(size), [[size]]):
+            for wrong in (size + 0.5, float(size), str(size), None, ferry.tensor(size), [[size]],
+                          {size}, {size: size}, bytearray([size]), bytes([size])):  # fmt: skip
                 if wrong is None and name in ("sum", "call"):
                     continue  # all axes
                 with self.subTest(call=name, given=wrong):
@@ -349,6 +359,10 @@ class Sizes(unittest.TestCase):
             with self.assertRaises(ValueError):
                 ferry.call("sum", t, axes=axes)
         self.assertEqual(ferry.call("sum", t, axes=(-1, 0)).shape, ())
+
+    def test_parts_of_a_number(self):
+        with self.assertRaisesRegex(ValueError, "rank 0|axis"):
+            ferry.tensor(1.0).split(1)
 
     def test_slices(self):
         t = ferry.tensor([1.0, 2.0, 3.0])
