@@ -642,6 +642,10 @@ class Machine(RuleBasedStateMachine):
                 self.tape.backward(loss.tensor, seed.tensor)
             else:
                 self.tape.backward(ferry.sum(loss.tensor))
+        except ferry.InvalidArgument:  # a constant was written over all that depended on them
+            if loss.dual.any():
+                raise
+            return
         except ferry.Busy:
             if not self.written:
                 raise
