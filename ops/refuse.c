@@ -204,24 +204,17 @@ static FY_COLD fy_status_t overlapping(const char *name, unsigned index, const f
                    exactly ? ", or into exactly the operand itself" : "");
 }
 
-/* Whether two tensors have a byte in common, by the ranges that their elements span. */
-static bool overlap(const fy_tensor_t *a, const fy_tensor_t *b)
-{
-    const char *a_begin, *a_end, *b_begin, *b_end;
-    fy__tensor_extent(a, &a_begin, &a_end);
-    fy__tensor_extent(b, &b_begin, &b_end);
-    return a_begin < b_end && b_begin < a_end && a_begin != a_end && b_begin != b_end;
-}
-
 fy_status_t fy__refuse_overlap(const char *name, unsigned index, fy_tensor_t *const *dst,
                                size_t nsrc, const fy_tensor_t *const *src, bool exactly)
 {
     for (size_t i = 0; i < nsrc; i++) {
-        if (!overlap(dst[index], src[i]) || (exactly && same_window(dst[index], src[i]))) continue;
+        if (!fy__tensor_overlaps(dst[index], src[i]) ||
+            (exactly && same_window(dst[index], src[i])))
+            continue;
         return overlapping(name, index, dst[index], FY__SRC_TEXT(name, i), src[i], exactly);
     }
     for (size_t i = 0; i < index; i++) {
-        if (dst[i] && overlap(dst[index], dst[i]))
+        if (dst[i] && fy__tensor_overlaps(dst[index], dst[i]))
             return overlapping(name, index, dst[index], FY__DST_TEXT(name, i), dst[i], false);
     }
     return FY_STATUS_OK;

@@ -23,13 +23,12 @@ FY_API void fy_tape_keep(fy_tape_t *tape);
 /* Requests d loss / d tensor. If the tape does not record now, this holds for all its later records
  * (parameters); if it records, for the current record only.
  * `grad` receives the gradient: dense, with tensor's device, dtype and shape, such as a view of one
- * large block, and for this tensor alone. NULL: backward makes a tensor. Do not zero it: a backward
- * assigns, then adds.
+ * large block, and for this tensor alone in a record. NULL: backward makes a tensor. Do not zero
+ * it: a backward assigns, then adds.
  * Only the last tape that watches a tensor counts. Both tensors' bytes live as long as the watch.
  * A view counts as part of `tensor` only if it is made later, while the tape records.
- * Fails: INVALID_ARGUMENT (grad shares bytes with tensor, or with another one's grad on this tape),
- * DTYPE_MISMATCH (not float), SHAPE_MISMATCH (also a grad that is not dense), DEVICE_MISMATCH,
- * OUT_OF_MEMORY. */
+ * Fails: INVALID_ARGUMENT (grad shares bytes with tensor), DTYPE_MISMATCH (not float),
+ * SHAPE_MISMATCH (also a grad that is not dense), DEVICE_MISMATCH, OUT_OF_MEMORY. */
 FY_API_STATUS fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *grad);
 
 /* Drops the tape's record and starts a new one: this thread's calls that depend on a watched tensor

@@ -510,6 +510,34 @@ static fy_status_t set_seed_gradient(fy__thread_t *thread, fy_tape_t *tape, uint
     return status;
 }
 
+static const fy__tape_slot_t *slot_at(const fy_tape_t *tape, uint32_t i)
+{
+    return i < tape->nleaves ? &tape->leaves[i] : &tape->values[i - tape->nleaves];
+}
+
+/* Has each tensor that the record used other bytes for its gradient? */
+static fy_status_t check_places(const fy_tape_t *tape)
+{
+    char one[112], two[112];
+    const uint32_t count = tape->nleaves + tape->nvalues;
+    for (uint32_t i = 0; i < count; i++) {
+        const fy__tape_slot_t *a = slot_at(tape, i);
+        if (!a->place || a->version == FY__TAPE_UNUSED) continue;
+        for (uint32_t k = i + 1; k < count; k++) {
+            const fy__tape_slot_t *b = slot_at(tape, k);
+            if (!b->place || b->version == FY__TAPE_UNUSED) continue;
+            if (fy__tensor_overlaps(a->place, b->place))
+                return FY_FAIL(INVALID_ARGUMENT,
+                               "tape_backward: %s and %s have their gradients in the same bytes: "
+                               "one would replace the other\n  Give fy_tape_watch a grad of its "
+                               "own for each",
+                               fy__tensor_format(a->tensor, one, sizeof one),
+                               fy__tensor_format(b->tensor, two, sizeof two));
+        }
+    }
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
                              const fy_backward_options_t *options)
 {
@@ -531,6 +559,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
                        "from them; a record serves one backward",
                        fy__tensor_format(loss, text, sizeof text));
     FY_TRY(check_seed(loss, options->seed));
+    if (tape->shares_places) FY_TRY(check_places(tape));
     tape->is_running = true;
     fy__tape_stop(thread, tape);
     fy_tape_t *interrupted = thread->tape; /* gradients are not recorded, on whichever tape */

@@ -253,10 +253,7 @@ static fy_status_t check_place(const fy_tensor_t *tensor, const fy_tensor_t *gra
     if (!grad->contiguous)
         return FY_FAIL(SHAPE_MISMATCH, "tape_watch: grad %s has gaps; give a dense tensor or view",
                        fy__tensor_format(grad, into, sizeof into));
-    const char *begin, *end, *grad_begin, *grad_end;
-    fy__tensor_extent(tensor, &begin, &end);
-    fy__tensor_extent(grad, &grad_begin, &grad_end);
-    if (grad->storage == tensor->storage && begin < grad_end && grad_begin < end)
+    if (fy__tensor_overlaps(tensor, grad))
         return FY_FAIL(INVALID_ARGUMENT,
                        "tape_watch: grad %s shares bytes with the tensor, which a backward would "
                        "overwrite: give it other memory",
@@ -264,34 +261,23 @@ static fy_status_t check_place(const fy_tensor_t *tensor, const fy_tensor_t *gra
     return FY_STATUS_OK;
 }
 
-/* Does no other watched tensor have its gradient in `grad`? Another handle on the same bytes may:
- * then *value becomes that tensor. A tensor without a handle has no gradient any more. */
-static fy_status_t check_alone(const fy_tape_t *tape, const fy_tensor_t *tensor,
-                               const fy_tensor_t *grad, uint32_t *value)
+/* Another watched handle on the same bytes, with its gradient in `grad`, is that tensor: *value.
+ * Any other tensor whose gradient has bytes of `grad` is one that fy_tape_backward looks for. */
+static void find_place(fy_tape_t *tape, const fy_tensor_t *tensor, const fy_tensor_t *grad,
+                       uint32_t *value)
 {
-    char of[112], into[112];
     const size_t nbytes = (size_t)tensor->rank * sizeof *tensor->dims;
-    const char *begin, *end, *other_begin, *other_end;
-    fy__tensor_extent(grad, &begin, &end);
     for (uint32_t i = 1; i <= tape->nleaves + (tape->is_spent ? 0 : tape->nvalues); i++) {
         const uint32_t other = i <= tape->nleaves ? i | FY__TAPE_LEAF : i - tape->nleaves;
         const fy__tape_slot_t *slot = fy__tape_slot(tape, other);
-        if (other == *value || !slot->place || slot->place->storage != grad->storage) continue;
-        fy__tensor_extent(slot->place, &other_begin, &other_end);
-        if (begin >= other_end || other_begin >= end ||
-            (slot->version == FY__TAPE_UNUSED && atomic_load(&slot->tensor->storage->refs) == 1))
-            continue;
+        if (other == *value || !slot->place || !fy__tensor_overlaps(slot->place, grad)) continue;
         if (*value || slot->tensor->data != tensor->data || slot->place->data != grad->data ||
             slot->rank != tensor->rank || memcmp(slot->dims, tensor->dims, nbytes) != 0 ||
             memcmp(slot->tensor->strides, tensor->strides, nbytes) != 0)
-            return FY_FAIL(INVALID_ARGUMENT,
-                           "tape_watch: grad %s shares bytes with the grad of %s: one gradient "
-                           "would replace the other\n  Give each watched tensor its own grad",
-                           fy__tensor_format(grad, into, sizeof into),
-                           fy__tensor_format(slot->tensor, of, sizeof of));
-        *value = other;
+            tape->shares_places = true;
+        else
+            *value = other;
     }
-    return FY_STATUS_OK;
 }
 
 fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *grad)
@@ -313,7 +299,7 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
                        "tape_watch: %s is a result of a watched tensor; watch it before "
                        "fy_tape_begin, or watch its sources instead",
                        fy__tensor_format(tensor, text, sizeof text));
-    if (grad) FY_TRY(check_alone(tape, tensor, grad, &value));
+    if (grad) find_place(tape, tensor, grad, &value);
     fy_tensor_t *place = NULL, *held = NULL;
     if (grad && !(place = fy__tape_hold(thread, grad))) return FY_STATUS_OUT_OF_MEMORY;
     if (value) {

@@ -94,6 +94,7 @@ struct fy_tape {
     bool is_spent;                 /* backward has gone through the record */
     bool is_running;               /* in a backward, which may call a registered op's rule */
     bool remakes;                  /* fy_tape_recompute_cheap */
+    bool shares_places;            /* some watched tensors have their gradients in the same bytes */
     const fy__tape_again_t *again; /* the innermost one whose function runs; NULL: none */
     fy__tape_slot_t *leaves, *values;
     fy__tape_operand_t *operands;

@@ -84,6 +84,14 @@ static inline void fy__tensor_extent(const fy_tensor_t *tensor, const char **out
     *out_end = *out_begin +
                (tensor->nelem ? (uint64_t)(last + 1) * fy__dtype_sizes[tensor->dtype] : 0);
 }
+/* Whether two tensors have a byte in common, by the ranges that their elements span. */
+static inline bool fy__tensor_overlaps(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    const char *a_begin, *a_end, *b_begin, *b_end;
+    fy__tensor_extent(a, &a_begin, &a_end);
+    fy__tensor_extent(b, &b_begin, &b_end);
+    return a_begin < b_end && b_begin < a_end && a_begin != a_end && b_begin != b_end;
+}
 /* For a view without a value on the tape: the version of its bytes when it was made, if no tape
  * recorded then; earlier writes are constants for it. Else 0. */
 static inline uint64_t fy__tensor_seen(const fy_tensor_t *tensor)
