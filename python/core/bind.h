@@ -163,6 +163,8 @@ typedef struct {
     char *bytes;
     PyObject *kept;   /* a list: of each field, the value of a pointer and what it needs */
     PyObject *parent; /* that has the bytes */
+    PyObject *owner;  /* of what `user` points to, if C filled the struct */
+    int is_frozen;    /* C goes on using it: it does not change */
 } bind_struct_object;
 
 /* Where a value goes, for the text of a refusal; and the objects that the call needs. */
@@ -171,7 +173,9 @@ struct bind_place {
     Py_ssize_t index; /* in a sequence; -1 */
     PyObject *kept;   /* a list, or NULL */
     PyObject *taken;  /* handles that the call consumes, a list, or NULL */
+    PyObject *tokens; /* structs with a token that it consumes, a list, or NULL */
     uint64_t count;   /* of the array that was put */
+    PyObject *made;   /* the struct, or the tuple of the array, that was put; in `kept` */
     int flags;
 };
 
@@ -211,9 +215,11 @@ int bind_add_types(PyObject *dict);
 /* call.c */
 PyObject *bind_call(const bind_function *function, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *names);
-/* The exception of a callback, for the call around it: of this thread's innermost one, or NULL. */
+/* The exception of a callback, for the call around it: of this thread's innermost one, or NULL.
+ * status: what C got for a ferry.Error, which it may handle; else 0. */
 struct bind_pending {
     PyObject *type, *value, *traceback;
+    int status;
 };
 extern _Thread_local struct bind_pending *bind_pending;
 /* callback.c: what a trampoline calls; the status, or the integer, for C. */

@@ -88,12 +88,13 @@ int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
         .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? layout + FY_MAX_RANK : NULL,
         .internal = layout,
     };
+    tensor->nbuffers++;
     return 0;
 }
 
 void tensor_releasebuffer(PyObject *self, Py_buffer *view)
 {
-    (void)self;
+    ((tensor_object *)self)->nbuffers--;
     PyMem_Free(view->internal);
 }
 

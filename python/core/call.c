@@ -97,6 +97,16 @@ static int put_all(struct call *call)
             call->place.name = param->name;
             call->place.flags = param->flags;
             call->place.count = 0;
+            const bind_struct *kind = param->type->kind == BIND_POINTER ? param->type->of : NULL;
+            if (kind && call->given[i] == Py_None && function->lifetime == BIND_RELEASED &&
+                kind->destroy >= 0) { /* which has bind_release */
+                call->given[i] = (PyObject *)bind_new_struct(kind);
+                if (bind_keep(&call->place, call->given[i]) < 0) return -1;
+            }
+            if (param->role == BIND_INOUT && call->given[i] != Py_None) { /* read once */
+                call->given[i] = PySequence_Tuple(call->given[i]);
+                if (bind_keep(&call->place, call->given[i]) < 0) return -1;
+            }
             if (bind_put(param->type, &call->slots[i], call->given[i], &call->place) < 0 ||
                 put_length(call, i, &counted) < 0)
                 return -1;
@@ -121,13 +131,13 @@ static int check_lengths(struct call *call)
 }
 
 /* The arguments, and the objects that C needs; functions first: a callback finds its own there. */
-static PyObject *list_all(const struct call *call, int has_functions)
+static PyObject *list_all(const struct call *call)
 {
     PyObject *list = PyList_New(0);
-    for (int is_other = !has_functions; list && is_other < 2; is_other++)
+    for (int is_other = 0; list && is_other < 2; is_other++)
         for (int i = 1; i < call->function->nparams; i++) {
             const int is_function = call->function->params[i].type->kind == BIND_FUNCTION;
-            if (!call->given[i] || (has_functions && is_function == is_other)) continue;
+            if (!call->given[i] || is_function == is_other) continue;
             if (PyList_Append(list, call->given[i]) < 0) {
                 Py_DECREF(list);
                 return NULL;
@@ -135,6 +145,39 @@ static PyObject *list_all(const struct call *call, int has_functions)
         }
     if (list && call->place.kept && PyList_Append(list, call->place.kept) < 0) Py_CLEAR(list);
     return list;
+}
+
+/* What a handle needs as long as it lives: other handles, and structs. C has references to tensors
+ * itself, and copies of texts and bytes. */
+static PyObject *list_needed(const struct call *call)
+{
+    PyObject *list = PyList_New(0);
+    for (int i = 1; list && i < call->function->nparams; i++) {
+        const enum bind_kind kind = call->function->params[i].type->kind;
+        const int is_needed = kind == BIND_HANDLE || kind == BIND_POINTER || kind == BIND_STRUCT ||
+                              kind == BIND_ARRAY;
+        if (call->given[i] && is_needed && PyList_Append(list, call->given[i]) < 0) Py_CLEAR(list);
+    }
+    for (Py_ssize_t i = 0; list && call->place.kept && i < PyList_Size(call->place.kept); i++) {
+        PyObject *kept = PyList_GetItem(call->place.kept, i);
+        if (!PyBytes_Check(kept) && !PyMemoryView_Check(kept) && PyList_Append(list, kept) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* The length of a batch, which the handle has that was given first. */
+static int count_of_batch(struct call *call, uint64_t *out_count)
+{
+    PyObject *inner = PyObject_GetAttrString(call->given[1], "_as_parameter_");
+    PyErr_Clear();
+    bind_handle_object *handle =
+        bind_is_handle(inner ? inner : call->given[1], call->function->params[1].type->of);
+    const int is_same = handle && call->slots[1].p && handle->pointer == call->slots[1].p;
+    if (is_same) *out_count = handle->count;
+    Py_XDECREF(inner);
+    call->place.name = call->function->params[1].name;
+    return is_same ? 0 : bind_refuse(&call->place, PyExc_TypeError, "is not one handle");
 }
 
 /* Memory for results, the sizes of structs, and the context of callbacks. */
@@ -153,7 +196,7 @@ static int prepare(struct call *call)
                 call->place.name = function->params[param->count].name;
                 return bind_refuse(&call->place, PyExc_TypeError, "is no struct");
             }
-            call->context = param->count ? Py_NewRef(given) : list_all(call, 1);
+            call->context = param->count ? Py_NewRef(given) : list_all(call);
             if (!call->context) return -1;
             slot->p = call->context == Py_None ? NULL : call->context;
         }
@@ -171,8 +214,7 @@ static int prepare(struct call *call)
             if (param->count)
                 bind_put_count(function->params[param->count].type, &call->slots[param->count],
                                count);
-            if (!param->length && !param->count)
-                count = ((bind_handle_object *)call->given[1])->count;
+            if (!param->length && !param->count && count_of_batch(call, &count) < 0) return -1;
             call->counts[i] = count;
             if (count > PY_SSIZE_T_MAX / size - 1) return PyErr_NoMemory(), -1;
             room = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((count + 1) * size));
@@ -232,6 +274,14 @@ static void end_taking(const struct call *call, int is_called, int is_ok)
         bind_handle_object *handle = (bind_handle_object *)PyList_GetItem(call->place.taken, i);
         if (!is_consumed) handle->pointer = handle->taken;
         handle->taken = NULL;
+        if (is_consumed) Py_CLEAR(handle->owner);
+    }
+    for (Py_ssize_t i = 0; is_consumed && call->place.tokens && i < PyList_Size(call->place.tokens);
+         i++) {
+        bind_struct_object *block = (bind_struct_object *)PyList_GetItem(call->place.tokens, i);
+        for (int k = 0; k < block->kind->nfields; k++)
+            if (block->kind->fields[k].type->kind == BIND_ADDRESS)
+                memset(block->bytes + block->kind->fields[k].offset, 0, sizeof(void *));
     }
 }
 
@@ -246,6 +296,7 @@ static PyObject *get_result(struct call *call, int i, PyObject *owner)
                         param->length ? param->length(call->slots) : 0);
     if (type->kind == BIND_POINTER) {
         bind_struct_object *object = (bind_struct_object *)call->given[i];
+        if (object->kind->user >= 0) object->owner = Py_XNewRef(owner);
         return bind_follow(object, owner) < 0 ? NULL : Py_NewRef((PyObject *)object);
     }
     if (type->kind == BIND_BYTES)
@@ -286,7 +337,7 @@ static PyObject *get_all(struct call *call)
         if (param->role != BIND_OUT && param->role != BIND_INOUT) continue;
         /* what a handle was made from lives as long */
         if (i > 0 && param->type->kind == BIND_HANDLE && !owner) {
-            owner = call->context ? Py_NewRef(call->context) : list_all(call, 0);
+            owner = call->context ? Py_NewRef(call->context) : list_needed(call);
             has_failed |= !owner;
         }
         PyObject *value = param->role == BIND_INOUT ? get_made(call, i)
@@ -313,8 +364,8 @@ static PyObject *get_all(struct call *call)
 static PyObject *run(struct call *call)
 {
     const bind_function *function = call->function;
-    struct bind_pending pending = { NULL, NULL, NULL }, *outer = bind_pending;
-    if (function->lifetime == BIND_FOREVER && !call->context) call->context = list_all(call, 0);
+    struct bind_pending pending = { .type = NULL }, *outer = bind_pending;
+    if (function->lifetime == BIND_FOREVER && !call->context) call->context = list_all(call);
     if (call->context && function->lifetime != BIND_CALL) Py_INCREF(call->context);
     bind_pending = &pending;
     void (*address)(void) = bind_addresses[function - bind_functions];
@@ -332,12 +383,21 @@ static PyObject *run(struct call *call)
         Py_DECREF(call->context);
     PyObject *result = NULL;
     if (status == FY_STATUS_OK) result = get_all(call);
-    if (pending.type) {
+    for (int i = 1; status == FY_STATUS_OK && i < function->nparams; i++)
+        if (function->params[i].role == BIND_USER && function->params[i].count &&
+            function->lifetime != BIND_CALL && call->context != Py_None)
+            ((bind_struct_object *)call->context)->is_frozen = 1;
+    /* of a ferry.Error, C may have handled the status, as a plan does that tries another batch */
+    if (pending.type &&
+        (!pending.status || !function->is_status || pending.status == (int)status)) {
         Py_CLEAR(result);
         PyErr_Clear();
         PyErr_Restore(pending.type, pending.value, pending.traceback);
         return NULL;
     }
+    Py_XDECREF(pending.type);
+    Py_XDECREF(pending.value);
+    Py_XDECREF(pending.traceback);
     return status == FY_STATUS_OK ? result : core_raise(status);
 }
 
@@ -365,5 +425,6 @@ PyObject *bind_call(const bind_function *function, PyObject *const *args, Py_ssi
     Py_XDECREF(call.context);
     Py_XDECREF(call.place.kept);
     Py_XDECREF(call.place.taken);
+    Py_XDECREF(call.place.tokens);
     return result;
 }

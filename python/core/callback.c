@@ -24,14 +24,16 @@ static int fail(const bind_callback *callback)
     const int has_status = callback->params[0].type->kind == BIND_ENUM;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *given = value ? PyObject_GetAttrString(value, "status") : NULL;
-    const long number = given && PyLong_Check(given) ? PyLong_AsLong(given) : 0;
-    const int status = number > 0 ? (int)number : FY_STATUS_CANCELLED;
-    PyErr_Clear();
-    Py_XDECREF(given);
+    const int known = value ? core_status(value) : 0; /* of a ferry.Error */
+    const int status = known ? known : FY_STATUS_CANCELLED;
     if (has_status && value) set_error(value, status);
-    if (bind_pending && !bind_pending->type && !callback->is_printed) {
-        *bind_pending = (struct bind_pending){ type, value, traceback };
+    /* C has handled an earlier one of ferry.Error */
+    if (bind_pending && (!bind_pending->type || bind_pending->status) && !callback->is_printed) {
+        struct bind_pending before = *bind_pending;
+        *bind_pending = (struct bind_pending){ type, value, traceback, has_status ? known : 0 };
+        Py_XDECREF(before.type);
+        Py_XDECREF(before.value);
+        Py_XDECREF(before.traceback);
         return has_status ? status : 0;
     }
     PyErr_Restore(type, value, traceback);
@@ -48,6 +50,7 @@ static PyObject *find(const bind_callback *callback, PyObject *user)
     /* a kernel has the `user` of its op: one function serves all backends */
     PyObject *kernels = found ? NULL : bind_kept((bind_struct_object *)user, "kernels");
     PyObject *first = kernels ? PySequence_GetItem(kernels, 0) : NULL;
+    PyErr_Clear();
     if (first) found = Py_XNewRef(bind_kept((bind_struct_object *)first, callback->name));
     Py_XDECREF(first);
     return found;
@@ -125,8 +128,9 @@ static int put_result(const bind_callback *callback, union bind_slot *slots, int
     const uint64_t most = param->length(slots);
     if (bind_put(type, &values, value, place) < 0) return -1;
     if (place->count > most || (!param->count && place->count != most))
-        return bind_refuse(place, PyExc_ValueError, "has %llu elements, not %llu",
-                           (unsigned long long)place->count, (unsigned long long)most);
+        return bind_refuse(place, PyExc_ValueError, "has %llu elements; %s%llu",
+                           (unsigned long long)place->count, param->count ? "at most " : "C takes ",
+                           (unsigned long long)most);
     if (element->kind == BIND_TENSOR && hand_over(values, place->count) < 0) return -1;
     if (place->count) memcpy(slots[i].p, values, place->count * bind_size(element));
     if (param->count)
@@ -152,6 +156,7 @@ static int put_results(const bind_callback *callback, union bind_slot *slots, Py
     }
     Py_XDECREF(place.kept);
     Py_XDECREF(place.taken);
+    Py_XDECREF(place.tokens);
     return status;
 }
 

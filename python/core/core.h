@@ -67,13 +67,16 @@ typedef struct {
     uint64_t nelem;
     int64_t *layout; /* of exchange_table.c: shape and strides; NULL before the first use */
     fy_dtype_t dtype;
-    int frees_slowly; /* destroying may call a driver or the kernel: not while holding the GIL */
+    uint32_t nbuffers; /* of Python, that share its bytes */
+    int frees_slowly;  /* destroying may call a driver or the kernel: not while holding the GIL */
 } tensor_object;
 
 /* Sets the exception of this thread's last failure, and returns NULL. */
 PyObject *core_raise(fy_status_t status);
 /* Sets the exception of `status` with a text of the binding, and returns NULL. */
 PyObject *core_refuse(fy_status_t status, const char *text);
+/* The status of an exception that is a ferry.Error; else 0. */
+int core_status(PyObject *exception);
 /* A ferry.Tensor that owns `handle`; on failure the handle is destroyed. */
 PyObject *core_wrap(fy_tensor_t *handle);
 /* The tensor object if `object` is one, else NULL without an exception. */

@@ -22,7 +22,7 @@ static PyObject *get_integer(const bind_type *type, const void *at)
 
 static PyObject *get_text(const char *text, size_t length)
 {
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "surrogateescape");
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
 }
 
 fy_tensor_t *bind_view_handle(fy_tensor_t *borrowed)

@@ -13,6 +13,7 @@ struct core_api api;
 PyTypeObject *tensor_base;
 PyObject *tensor_type;
 PyObject *find_number;
+static PyObject *error_type;                 /* ferry.Error */
 static PyObject *raise_error, *refuse_error; /* of ferry/_tensor.py: they return exceptions */
 
 static PyObject *raise_made(PyObject *exception)
@@ -32,6 +33,16 @@ PyObject *core_refuse(fy_status_t status, const char *text)
 {
     if (!refuse_error) return PyErr_Format(PyExc_ImportError, "%s", text);
     return raise_made(PyObject_CallFunction(refuse_error, "is", (int)status, text));
+}
+
+int core_status(PyObject *exception)
+{
+    const int is_ours = error_type ? PyObject_IsInstance(exception, error_type) : 0;
+    PyObject *status = is_ours > 0 ? PyObject_GetAttrString(exception, "status") : NULL;
+    const long number = status && PyLong_Check(status) ? PyLong_AsLong(status) : 0;
+    PyErr_Clear();
+    Py_XDECREF(status);
+    return (int)number;
 }
 
 /* Host blocks up to this size stay with the thread when they are freed. */
@@ -240,15 +251,17 @@ static PyObject *load(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* bind(raise_error, refuse_error, tensor_type, number_of, scalar, dtype_number, is_main_thread) */
+/* bind(error_type, raise_error, refuse_error, tensor_type, number_of, scalar, dtype_number,
+ * is_main_thread) */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
     (void)module;
     int is_main_thread;
-    PyObject *raises, *refuses, *type, *number, *scalar, *dtype;
-    if (!PyArg_ParseTuple(args, "OOOOOOp", &raises, &refuses, &type, &number, &scalar, &dtype,
-                          &is_main_thread))
+    PyObject *error, *raises, *refuses, *type, *number, *scalar, *dtype;
+    if (!PyArg_ParseTuple(args, "OOOOOOOp", &error, &raises, &refuses, &type, &number, &scalar,
+                          &dtype, &is_main_thread))
         return NULL;
+    error_type = Py_NewRef(error);
     raise_error = Py_NewRef(raises);
     refuse_error = Py_NewRef(refuses);
     bind_dtype_hook = Py_NewRef(dtype);

@@ -263,8 +263,14 @@ int bind_set_field(bind_struct_object *self, const bind_field *field, PyObject *
     if (!value) return bind_refuse(&place, PyExc_TypeError, "cannot be deleted");
     if (field->count == -2)
         return bind_refuse(&place, PyExc_AttributeError, "cannot be set: C sets it, or its array");
-    int status = field->length ? set_array(self, field, value, &place)
-                               : bind_put(field->type, at, value, &place);
+    if (self->is_frozen)
+        return bind_refuse(&place, PyExc_AttributeError,
+                           "cannot be set: C uses the struct already");
+    void *pointer = NULL; /* a pointer changes with what it needs, or not at all */
+    int status = field->length    ? set_array(self, field, value, &place)
+                 : is_kept(field) ? bind_put(field->type, &pointer, value, &place)
+                                  : bind_put(field->type, at, value, &place);
+    if (status == 0 && is_kept(field)) memcpy(at, &pointer, sizeof pointer);
     if (status == 0 && field->count >= 0) {
         const bind_field *count = &self->kind->fields[field->count];
         bind_put_count(count->type, self->bytes + count->offset, place.count);
@@ -273,6 +279,7 @@ int bind_set_field(bind_struct_object *self, const bind_field *field, PyObject *
         Py_XDECREF(place.kept);
         return status;
     }
+    if (field->type->kind == BIND_ARRAY && place.made) value = place.made;
     return keep(self, field, Py_NewRef(value), place.kept);
 }
 
@@ -326,6 +333,7 @@ static int traverse_struct(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(((bind_struct_object *)self)->kept);
     Py_VISIT(((bind_struct_object *)self)->parent);
+    Py_VISIT(((bind_struct_object *)self)->owner);
     Py_VISIT(Py_TYPE(self));
     return 0;
 }
@@ -333,6 +341,7 @@ static int traverse_struct(PyObject *self, visitproc visit, void *arg)
 static int clear_struct(PyObject *self)
 {
     Py_CLEAR(((bind_struct_object *)self)->kept);
+    Py_CLEAR(((bind_struct_object *)self)->owner);
     return 0;
 }
 
@@ -340,7 +349,7 @@ static void dealloc_struct(PyObject *object)
 {
     bind_struct_object *self = (bind_struct_object *)object;
     PyObject_GC_UnTrack(object);
-    Py_CLEAR(self->kept);
+    clear_struct(object);
     if (!self->parent) PyMem_Free(self->bytes);
     Py_CLEAR(self->parent);
     release(object);

@@ -229,13 +229,14 @@ static int put_buffer(const bind_type *type, void **at, PyObject *value, struct 
         Py_DECREF(view);
         return -1;
     }
-    *at = buffer.buf;
+    void *bytes = buffer.buf;
     place->count = (uint64_t)buffer.len;
     PyBuffer_Release(&buffer);
     if (bind_keep(place, view) < 0) return -1;
     if (place->count < type->nbytes)
         return bind_refuse(place, PyExc_ValueError, "has %llu bytes; C needs %u",
                            (unsigned long long)place->count, type->nbytes);
+    *at = bytes;
     return 0;
 }
 
@@ -245,7 +246,12 @@ static int put_tensor(void **at, PyObject *value, const struct bind_place *place
     if (!tensor) return refuse_kind(place, value, "a Tensor: ferry.tensor(...) makes one");
     *at = tensor->handle;
     if (!*at) return bind_refuse(place, PyExc_ValueError, "is destroyed");
-    if (place->flags & BIND_CONSUMED) tensor->handle = NULL;
+    if (!(place->flags & BIND_CONSUMED)) return 0;
+    if (tensor->nbuffers)
+        return bind_refuse(place, PyExc_BufferError,
+                           "has %u buffers, such as memoryview: they go first",
+                           (unsigned)tensor->nbuffers);
+    tensor->handle = NULL;
     return 0;
 }
 
@@ -256,7 +262,7 @@ static PyObject *of_c(PyObject *value, const char *name, const struct bind_place
     if (inner && inner != Py_None) return inner;
     if (inner)
         bind_refuse(place, PyExc_ValueError,
-                    "is closed, waited for, or part of something else already");
+                    "is closed, waited for, part of something else, or not made yet");
     else if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
         PyErr_Clear();
         refuse_kind(place, value, name);
@@ -280,7 +286,7 @@ static int put_handle(const bind_type *type, void **at, PyObject *value, struct 
     *at = owner && !owner->handle ? NULL : handle->pointer;
     if (!*at)
         return bind_refuse(place, PyExc_ValueError,
-                           "is closed, waited for, or part of something else already");
+                           "is closed, waited for, part of something else, or not made yet");
     if (!(place->flags & BIND_CONSUMED)) return 0;
     if (handle->is_borrowed)
         return bind_refuse(place, PyExc_ValueError, "is borrowed: who owns it ends it");
@@ -304,6 +310,25 @@ static int put_fields(bind_struct_object *object, PyObject *values)
     return -1;
 }
 
+/* Tensors and handles in a struct may have been destroyed since it was filled. */
+static int check_pointers(const bind_struct_object *object, const struct bind_place *place)
+{
+    for (int i = 0; object->kept && i < object->kind->nfields; i++) {
+        const bind_field *field = &object->kind->fields[i];
+        PyObject *kept = field->name ? bind_kept(object, field->name) : Py_None;
+        struct bind_place inner = { place->function, field->name, .index = -1 };
+        void *pointer = NULL;
+        if (kept == Py_None) continue;
+        int status = 0;
+        if (field->type->kind == BIND_TENSOR) status = put_tensor(&pointer, kept, &inner);
+        if (field->type->kind == BIND_HANDLE)
+            status = put_handle(field->type, &pointer, kept, &inner);
+        Py_XDECREF(inner.kept);
+        if (status < 0) return -1;
+    }
+    return 0;
+}
+
 /* A struct, by value or as a pointer; a tuple of its fields, or a str for the first one. */
 static int put_struct(const bind_type *type, void *at, PyObject *value, struct bind_place *place)
 {
@@ -325,6 +350,8 @@ static int put_struct(const bind_type *type, void *at, PyObject *value, struct b
         if (!object) refuse_kind(place, value, kind->name);
         if (bind_keep(place, inner) < 0 || !object) return -1;
     }
+    if (check_pointers(object, place) < 0) return -1;
+    place->made = (PyObject *)object;
     if (type->kind == BIND_POINTER)
         *(void **)at = object->bytes;
     else
@@ -334,12 +361,9 @@ static int put_struct(const bind_type *type, void *at, PyObject *value, struct b
         const bind_field *field = &kind->fields[i];
         PyObject *kept = field->name ? bind_kept(object, field->name) : NULL;
         void *pointer;
-        if (field->type->kind == BIND_ADDRESS) { /* the token of a block, which is freed once */
-            PyObject *copy = PyBytes_FromStringAndSize(object->bytes, kind->nbytes);
-            if (bind_keep(place, copy) < 0) return -1;
-            *(void **)at = PyBytes_AsString(copy);
-            memset(object->bytes + field->offset, 0, sizeof(void *));
-        }
+        if (field->type->kind == BIND_ADDRESS && /* the token of a block, which is freed once */
+            append(&place->tokens, Py_NewRef((PyObject *)object)) < 0)
+            return -1;
         if (field->type->kind == BIND_HANDLE && kept && kept != Py_None &&
             put_handle(field->type, &pointer, kept, place) < 0)
             return -1;
@@ -371,10 +395,17 @@ static int put_array(const bind_type *type, void **at, PyObject *value, struct b
     if (count == 0 && place->flags & BIND_FILLED)
         return bind_refuse(place, PyExc_ValueError,
                            "is empty: None means all, a sequence has at least one");
-    for (place->index = 0; place->index < count; place->index++)
-        if (bind_put(element, bytes + (size_t)place->index * size,
-                     PyTuple_GetItem(values, place->index), place) < 0)
-            return -1;
+    PyObject *made = NULL; /* of structs: what `values` became */
+    if (element->kind == BIND_STRUCT) {
+        made = PyTuple_New(count);
+        if (bind_keep(place, made) < 0) return -1;
+    }
+    for (place->index = 0; place->index < count; place->index++) {
+        PyObject *item = PyTuple_GetItem(values, place->index);
+        if (bind_put(element, bytes + (size_t)place->index * size, item, place) < 0) return -1;
+        if (made) PyTuple_SetItem(made, place->index, Py_NewRef(place->made));
+    }
+    place->made = made ? made : values;
     place->index = -1;
     place->count = (uint64_t)count;
     *at = bytes;

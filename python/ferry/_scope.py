@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+from operator import index
 from typing import Any, Callable, Optional, Self, Tuple
 
 from ferry import _c
@@ -112,6 +113,8 @@ def _limits(given: dict) -> dict:
         if name == "log":
             fields["action"] = _c.FY_GUARD_LOG if value else _c.FY_GUARD_REFUSE
         elif name in _LIMITS:
+            if index(value) < 0:
+                raise ValueError(f"{name}={value}: a limit is 0 or more")
             fields[_LIMITS[name]] = value
         else:
             raise TypeError(f"{name!r} is no limit; limits are {', '.join(_LIMITS)}, and log")

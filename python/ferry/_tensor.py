@@ -508,5 +508,5 @@ def upload_many(tensors: Sequence[Tensor], device: Union[Device, str]) -> List[T
 atexit.register(_core.end)
 _is_main = threading.current_thread() is threading.main_thread()
 _core.bind(
-    _errors.last_error, _errors._of, Tensor, number_of, scalar, dtype_number, _is_main
+    _errors.Error, _errors.last_error, _errors._of, Tensor, number_of, scalar, dtype_number, _is_main
 )

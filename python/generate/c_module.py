@@ -93,7 +93,7 @@ CONSUMED = {
     "fy_layer_checkpoint.child": "", "fy_layer_residual.body": "", "fy_layer_residual.shortcut": "",
     "fy_layer_sequential.children": "", "fy_layer_branches.branches": "", "fy_model_create.layer": "",
     "fy_external_finish.external": "", "fy_model_open_fn.out_model": "",
-    "fy_pool_free.block": "", "fy_pool_free_after.block": "",
+    "fy_pool_free.block": "", "fy_pool_free_after.block": "IF_OK",
     "fy_download_wait.download": "IF_OK", "fy_download_wait_f64.download": "IF_OK",
     "fy_download_try.download": "IF_MADE", "fy_download_try_f64.download": "IF_MADE",
 }  # fmt: skip
@@ -306,7 +306,7 @@ class Writer:
                 role = "NBYTES"
             elif p.name.startswith("out_") or key in OUT_ARRAYS or key == "fy_model_describe.text":
                 role, is_out = "OUT", True
-                if is_callback and "**" in p.type.replace(" ", ""):
+                if is_callback and ("**" in p.type.replace(" ", "") or p.name == "out_dims"):
                     flags.append("NOT_NONE")
             elif key == "fy_op_call.dst":
                 role = "INOUT"

@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import sys
 import unittest
 import weakref
 
@@ -81,8 +82,28 @@ class Handles(unittest.TestCase):
         for _ in range(2):
             _c.fy_pool_free(pool, block)
         self.assertEqual((block.token, _c.fy_pool_query(pool).live), (None, 0))
+        kept = _c.fy_pool_alloc(pool, 100)
+        with self.assertRaises(ferry.Error):
+            _c.fy_pool_free_after(pool, kept, [(0, 0)])  # no such queue: the caller has it still
+        _c.fy_pool_free(pool, kept)
+        self.assertEqual(_c.fy_pool_query(pool).live, 0)
         with self.assertRaisesRegex(AttributeError, "token cannot be set"):
             block.token = 3
+
+    def test_buffers_outlive_no_tensor(self):
+        tensor = ferry.ones(2)
+        view = memoryview(tensor)
+        with self.assertRaisesRegex(BufferError, "has 1 buffers"):
+            _c.fy_tensor_destroy(tensor)
+        view.release()
+        _c.fy_tensor_destroy(tensor)
+
+    def test_what_keeps_arguments(self):
+        x, y = ferry.ones((4, 2)), ferry.zeros((4, 1))
+        before = sys.getrefcount(x), sys.getrefcount(y)
+        made = train.Dataset(x, y), x.download()
+        self.assertEqual((sys.getrefcount(x), sys.getrefcount(y)), before)  # C has copies
+        self.assertEqual((len(made[0]), made[1].wait().size), (4, 8))
 
     def test_what_a_failed_call_consumes(self):
         layer = train.linear(2, 2)
@@ -91,7 +112,8 @@ class Handles(unittest.TestCase):
             train.Model("host", layer, (3,))
         with self.assertRaisesRegex(ValueError, "part of something else"):
             train.Model("host", layer, (2,))
-        download = ferry.ones(2, device="sim:0?order=lazy").download()
+        source = ferry.ones(2, device="sim:0?order=lazy")
+        download = source.download()
         with self.assertRaises(ferry.Timeout):
             download.wait(0)
         self.assertEqual(download.wait().tolist(), [1, 1])
@@ -100,7 +122,7 @@ class Handles(unittest.TestCase):
 class Structs(unittest.TestCase):
     def test_fields(self):
         options = _c.fy_optimizer_options_t(lr=1, groups=[("a", 1, 2), ("b", 3, 4)])
-        self.assertEqual((options.lr, options.ngroups, options.groups[1][0]), (1.0, 2, "b"))
+        self.assertEqual((options.lr, options.ngroups, options.groups[1].prefix), (1.0, 2, "b"))
         for name, value in (("lr", "1"), ("nesterov", 2**31), ("groups", [3]), ("ngroups", 9),
                             ("loss_scaling", options), ("nothing", 1)):  # fmt: skip
             with self.assertRaises((TypeError, OverflowError, AttributeError), msg=name):
@@ -119,7 +141,30 @@ class Structs(unittest.TestCase):
     def test_copies(self):
         options = _c.fy_optimizer_options_t(lr=2, groups=[("a", 1, 2)])
         for given in (copy.copy(options), pickle.loads(pickle.dumps(options))):
-            self.assertEqual((given.lr, given.groups, given.ngroups), (2, [("a", 1, 2)], 1))
+            self.assertEqual((given.lr, given.groups[0].prefix, given.ngroups), (2, "a", 1))
+
+    def test_a_pointer_changes_with_what_it_needs(self):
+        options = _c.fy_communicator_options_t(id=bytes(128))
+        self.assertRaises(ValueError, setattr, options, "id", bytes(5))
+        self.assertEqual(len(options.id), 128)
+        seed, x = ferry.ones(()), ferry.ones(2)
+        options = _c.fy_backward_options_t(seed=seed)
+        tape = ferry.Tape()
+        tape.watch(x)
+        with tape:
+            loss = ferry.sum(x)
+        _c.fy_tensor_destroy(seed)
+        with self.assertRaisesRegex(ValueError, "seed is destroyed"):
+            _c.fy_tape_backward(tape, loss, options)
+
+    def test_what_c_uses_does_not_change(self):
+        definition = _c.fy_layer_def_t(
+            type="same", forward=lambda *given: given[-1], shape=lambda shape: (shape, 0)
+        )
+        layer = _c.fy_layer_create(definition)
+        with self.assertRaisesRegex(AttributeError, "C uses the struct already"):
+            definition.params = [("w", 1, (2,))]
+        del layer
 
     def test_what_they_need_lives(self):
         class Text(str):
@@ -152,6 +197,49 @@ class Callbacks(unittest.TestCase):
                 break
             rows.append((count, batch.download().wait().tolist()))
         self.assertEqual(rows, [(2, [[0, 0], [0, 0]]), (2, [[1, 1], [1, 1]]), (1, [[2, 2]])])
+
+    def test_a_batch_of_another_object(self):
+        class Other:
+            _as_parameter_ = property(lambda self: _c.fy_tape_create())
+
+        for junk in (None, Other(), ferry.Tape()):
+            self.assertRaises(TypeError, _c.fy_prefetch_next, junk)
+
+    def test_a_kernel_in_a_tuple(self):
+        def double(launch):
+            self.assertEqual(launch.nsrc, 1)
+
+        info = _c.fy_op_info_t(
+            name="kernel_in_a_tuple", nsrc_min=1, nsrc_max=1, ndst=1, dtypes=1, summary="none"
+        )
+        given = [("host", double)]
+        definition = _c.fy_op_def_t(info=info, kernels=given)
+        given[0] = 3
+        self.assertEqual(definition.kernels[0].backend, "host")
+
+    def test_results_are_read_once(self):
+        x = ferry.ones(2)
+        add = _c.fy_op_find("add").op
+        for given in (iter([None]), (None for _ in range(1))):
+            (made,) = _c.fy_op_call(add, [x, x], None, given)
+            self.assertEqual(made.tolist(), [2, 2])
+
+    def test_a_failure_that_c_handles(self):
+        def step(device, batch):
+            if batch == 1:
+                raise ferry.ShapeMismatch(ferry.Status.SHAPE_MISMATCH, "not with one")
+
+        batch, _ = _c.fy_plan_fit("sim?limit=16MiB", step, 8)
+        self.assertEqual(batch, 8)
+
+        class Foreign(Exception):
+            status = 404
+
+        def broken(*given):
+            raise Foreign("planted")
+
+        with self.assertRaisesRegex(Foreign, "planted"):
+            _c.fy_plan_step("sim:0", broken, 1)
 
     def test_a_gradient_rule(self):
         x = ferry.tensor([1.0, 2.0])

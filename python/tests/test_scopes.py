@@ -26,6 +26,12 @@ class Scopes(unittest.TestCase):
         self.device = ferry.Device("sim:0")
         self.x = ferry.tensor([1.0, 2.0])
 
+    def test_limits_are_counts(self):
+        for given in (-1, -(2**70)):
+            with self.assertRaisesRegex(ValueError, "upload=.*: a limit is 0 or more"):
+                with ferry.guard(upload=given):
+                    pass
+
     def test_blocks_that_are_not_open(self):
         for block in (ferry.Tape(), ferry.no_tape(), ferry.Stream(self.device)):
             with block, block:

@@ -11,6 +11,12 @@ class Tensors(unittest.TestCase):
     def setUp(self):
         self.device = ferry.Device("sim:0")
 
+    def test_a_name_cut_in_a_character(self):
+        t = ferry.ones(2)
+        t.name = "ä" * 16  # 32 bytes
+        self.assertEqual(t.name, "ä" * 15 + "\ufffd")
+        self.assertIn("\ufffd", repr(t).encode().decode())
+
     def test_makers(self):
         self.assertEqual(ferry.tensor([[1, 2], [3, 4]]).dtype, "i64")
         self.assertEqual(ferry.tensor([True, False]).tolist(), [True, False])
