@@ -45,27 +45,26 @@ static void slab_put(fy__slab_t *slab, void *node)
     slab->nodes = node;
 }
 
-/* Adds a chunk; false: no memory, and nothing has changed. */
-static bool slab_grow(fy__slab_t *slab)
+/* Adds a chunk. Without memory nothing changes. */
+static void slab_grow(fy__slab_t *slab)
 {
     size_t count = slab->next_count;
     char *chunk = slab->meta.alloc(slab->meta.user, 2 * LINE_NBYTES + count * slab->node_nbytes);
-    if (!chunk) return false;
+    if (!chunk) return;
     *(void **)chunk = slab->chunks;
     slab->chunks = chunk;
     char *first = chunk + LINE_NBYTES;
     first += -(uintptr_t)first & (LINE_NBYTES - 1);
     for (size_t i = count; i-- > 0;) slab_put(slab, first + i * slab->node_nbytes);
     if (count < MOST_COUNT) slab->next_count = count * 2;
-    return true;
 }
 
 /* An uninitialized node, or NULL. */
 static void *slab_get(fy__slab_t *slab)
 {
-    if (!slab->nodes && !slab_grow(slab)) return NULL;
+    if (!slab->nodes) slab_grow(slab);
     void *node = slab->nodes;
-    slab->nodes = *(void **)node;
+    if (node) slab->nodes = *(void **)node;
     return node;
 }
 

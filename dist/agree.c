@@ -20,22 +20,23 @@ const char *fyd_call_name(const fyd_call_t *call)
         [FYD_USE_DEVICE] = "group_use_device",
         [FYD_CLOSING] = "group_close",
     };
-    return names[call->kind];
+    return (unsigned)call->kind <= FYD_CLOSING ? names[call->kind] : "group_unknown";
 }
 
 void fyd_call_text(const fyd_call_t *call, char *text, size_t size)
 {
     static const char *const reductions[] = { "sum", "mean", "max" };
-    int at = snprintf(text, size, "open");
+    snprintf(text, size, "open");
     if (!call->number) return;
-    at = snprintf(text, size, "%s %" PRIu64, fyd_call_name(call) + strlen("group_"), call->number);
-    if (call->kind >= FYD_BARRIER) return;
+    int at =
+        snprintf(text, size, "%s %" PRIu64, fyd_call_name(call) + strlen("group_"), call->number);
+    if ((unsigned)call->kind >= FYD_BARRIER) return;
     at += snprintf(text + at, size - (size_t)at, " of %s [", fy_dtype_name(call->dtype));
     for (int i = 0; i < call->rank && (size_t)at + 24 < size; i++)
         at += snprintf(text + at, size - (size_t)at, "%s%" PRId64, i ? ", " : "", call->dims[i]);
     at += snprintf(text + at, size - (size_t)at, "]%s", call->is_native ? " on devices" : "");
     if ((size_t)at >= size) return;
-    if (fyd_reduces(call))
+    if (fyd_reduces(call) && (unsigned)call->option < sizeof reductions / sizeof *reductions)
         snprintf(text + at, size - (size_t)at, ", %s", reductions[call->option]);
     else if (call->kind != FY_COLLECTIVE_ALL_GATHER)
         snprintf(text + at, size - (size_t)at, ", rank %d", call->option);

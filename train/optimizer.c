@@ -491,7 +491,8 @@ fy_status_t fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer %s: it has no momentum",
                         fy_optimizer_name(changed.kind));
     *field = momentum;
-    if (momentum != 0 && row_of(&changed) != optimizer->row)
+    const row_t *row = row_of(&changed);
+    if (momentum != 0 && row && row->op != optimizer->row->op)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "optimizer %s: it was made with momentum 0 and has no state for %g; make "
                         "it with one above 0",
