@@ -97,9 +97,7 @@ if(FERRY_TESTS)
     add_library(fake_ptx OBJECT ${ptx_sources})
     ferry_library_flags(fake_ptx)
     target_compile_options(fake_ptx PRIVATE -O3 -frounding-math -ffp-contract=off)
-    # The kernels read and write a file of choices.
-    add_library(fake_cuda MODULE ${fake_sources} $<TARGET_OBJECTS:fake_ptx> $<TARGET_OBJECTS:ferry_kernels> ${PROJECT_SOURCE_DIR}/runtime/base/dtype.c
-                                 ${PROJECT_SOURCE_DIR}/runtime/base/input.c ${PROJECT_SOURCE_DIR}/runtime/base/replace.c)
+    add_library(fake_cuda MODULE ${fake_sources} $<TARGET_OBJECTS:fake_ptx> $<TARGET_OBJECTS:ferry_kernels> ${PROJECT_SOURCE_DIR}/runtime/base/dtype.c)
     ferry_library_flags(fake_cuda)
     target_compile_definitions(fake_cuda PRIVATE FAKE_CUDA_PTX_DIR="${FERRY_PTX_DIR}")
     target_include_directories(fake_cuda SYSTEM PRIVATE ${FERRY_CUDA_INCLUDE_DIR} ${FERRY_CUBLASLT_INCLUDE_DIR})

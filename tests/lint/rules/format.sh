@@ -6,7 +6,7 @@ check() {
     local files
     if ! command -v clang-format >/dev/null 2>&1; then echo "no clang-format here" && return 77; fi
     if ! clang-format --version | grep -q 'version 14\.'; then echo "not clang-format 14: $(clang-format --version)" && return 77; fi
-    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.hpp' -- include opset runtime alloc transfer ops backends train dist tools examples bench tests)
+    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.hpp' -- include opset runtime alloc transfer ops backends train dist python tools examples bench tests)
     clang-format --dry-run --Werror "${files[@]}" 2>&1 | sed -nE '/: (error|warning):/s/ \[-W.*//p' | report
 }
 

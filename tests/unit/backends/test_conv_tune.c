@@ -111,9 +111,12 @@ TS_TEST(half_precision_is_timed)
         convolve(again);
         assert_true(fy__conv_tune_facts().timed == settled.timed && settled.shapes == 1);
         assert_memory_equal(tuned, again, sizeof tuned);
-        dtype = FY_DTYPE_F32;
-        convolve(again);
-        assert_int_equal(fy__conv_tune_facts().timed, settled.timed + 1);
+        const fy_dtype_t others[] = { dtypes[!k], FY_DTYPE_F32 };
+        for (unsigned i = 0; i < 2; i++) {
+            dtype = others[i];
+            convolve(again);
+            assert_int_equal(fy__conv_tune_facts().timed, settled.timed + i + 1);
+        }
     }
     forget_all();
 }
