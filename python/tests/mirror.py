@@ -82,7 +82,7 @@ class Held:
         values = torch.from_numpy(self.values.astype("f8"))
         if self.holder.torch is None:
             return values
-        found = self.holder.torch[torch.from_numpy(self.index.copy())]
+        found = self.holder.torch[torch.from_numpy(numpy.array(self.index))]
         return found + (values - found).detach()  # rounded as Ferry's, derivatives as PyTorch's
 
     @property
@@ -119,7 +119,7 @@ class Held:
                 holder.torch = torch.from_numpy(self.flat.values.astype("f8"))
             if other is None:
                 other = torch.from_numpy(self.values)
-            place = torch.from_numpy(self.index.copy()).reshape(-1)
+            place = torch.from_numpy(numpy.array(self.index)).reshape(-1)
             flat = other.broadcast_to(self.index.shape).reshape(-1)
             holder.torch = holder.torch.index_put((place,), flat)
 
