@@ -143,7 +143,7 @@ class Refused(unittest.TestCase):
         given = [[1.0, 2.0, 5.0], (1.0, 2.0, 5.0), 1j, decimal.Decimal(2)]
         if numpy:
             given += [numpy.ones(3), numpy.ones(3, "f4"), numpy.array(2.0), numpy.ones((2, 3), bool),
-                      numpy.complex64(1), numpy.timedelta64(1),
+                      numpy.complex64(1), numpy.timedelta64(1, "s"),
                       numpy.array(["a"]), numpy.array([None])]  # fmt: skip
         return given
 

@@ -280,7 +280,7 @@ class Interpreters(unittest.TestCase):
                 interpreters.run_string(made, textwrap.dedent(code))
                 interpreters.destroy(made)
                 import ferry
-                print(ferry.ones(1).item(), len(ferry.devices()) > 0)
+                print(ferry.ones(1).item(), len(ferry.devices()) > 0, flush=True)
         """)
         self.assertEqual(status, 0, error)
         self.assertRegex(out, "^(refused: .*subinterpreters\n1.0 True\n){2}$")
