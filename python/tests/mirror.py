@@ -93,6 +93,12 @@ class Held:
     def is_in(self, other):
         return self.flat is other.flat and bool(numpy.intersect1d(self.index, other.index).size)
 
+    def spans(self, other):
+        """As ops judge whether operands overlap: by their first and last elements."""
+        a, b = self.index, other.index
+        is_any = self.flat is other.flat and a.size and b.size
+        return bool(is_any and a.min() <= b.max() and b.min() <= a.max())
+
     def view(self, tensor, index):
         return Held(tensor, self.flat, index, self.holder)
 

@@ -214,6 +214,8 @@ class Machine(RuleBasedStateMachine):
             if name in ("floordiv", "mod") and held.dtype in FLOATS:
                 wrong += (ferry.DtypeMismatch,)
             return self.refused(wrong, function, *pair)
+        if numpy.isinf(same_as) and abs(plain) < numpy.inf:
+            return NOTHING  # ops compute with the number itself: 0 times it is 0
         values = (same_as, held.values) if is_left else (held.values, same_as)
         pure, fixed = operands.PURE[name], float(same_as)
         run = (lambda x: pure(fixed, x)) if is_left else lambda x: pure(x, fixed)
@@ -443,7 +445,7 @@ class Machine(RuleBasedStateMachine):
                 wrong += (ferry.ShapeMismatch,)
             if how == "axpy" and isinstance(value, int) and number_in(value, "i64")[1] == (OverflowError,):
                 wrong += (OverflowError,)
-            if held.is_in(source):
+            if held.spans(source):
                 is_same = held.index.shape == source.index.shape and (held.index == source.index).all()
                 if not is_same:
                     wrong += (ferry.InvalidArgument,)
