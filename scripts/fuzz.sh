@@ -37,7 +37,7 @@ fi
 mkdir -p "$out/objects"
 cmake -DPAGE="$PWD/tools/report/page" -DOUT="$PWD/$out/report_page.c" -P cmake/report_page.cmake
 files+=(tools/{advise,cli,program,replay,report,timeline}/*.c tools/bench/{measure,peer_alloc}.c "$out/report_page.c"
-    alloc/report/snapshot_{svg,map,sums}.c backends/sim/{clock,network,profile}.c)
+    alloc/report/snapshot_{svg,sums}.c backends/sim/{clock,network,profile}.c)
 rm -f "$out/objects/"*.o "$out/libtrain.a"
 # shellcheck disable=SC2016  # the inner shell's
 printf '%s\n' train/*.c "${files[@]}" | xargs -P "$(nproc)" -I FILE sh -c 'file=$1 out=$2; shift 2; clang "$@" -c "$file" -o "$out/$(echo "${file%.c}" | tr / _).o"' \
