@@ -1,5 +1,6 @@
 /* A call of C from Python: arguments by position or name, results as a value or a tuple. Handles
- * are converted last, so that no code of Python can destroy one before the call. */
+ * are converted last, because other arguments may run code of Python. Code that a handle's own
+ * attribute runs, and other threads, must not destroy what the call uses. */
 #include <string.h>
 
 #include "bind.h"
