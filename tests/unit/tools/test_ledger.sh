@@ -136,16 +136,15 @@ done
 # middle are damage.
 "$ferry" experiment roundtrip --device sim:0 --size 16 --iters 3 --record "$work/cut" >/dev/null
 for command in ledger advise predict replay 'report --out FILE' 'timeline --out FILE' 'memory --format pytorch --out FILE'; do
-    read -r name options <<<"$command"
+    read -r -a words <<<"$command"
+    words=("${words[@]/FILE/$work/shown}")
     for bytes in 1 20; do
         head -n -1 "$work/cut" | head -c -$bytes >"$work/half"
-        # shellcheck disable=SC2086  # several words
-        expect 1 "$name" "$work/half" ${options/FILE/$work/shown}
+        expect 1 "${words[0]}" "$work/half" "${words[@]:1}"
         matches err 'has no end|is not whole'
         { cat "$work/half" && printf '\n{"ev":"sync"}\n'; } >"$work/damaged"
         [ $bytes -eq 1 ] && continue # the line is whole
-        # shellcheck disable=SC2086
-        expect 1 "$name" "$work/damaged" ${options/FILE/$work/shown}
+        expect 1 "${words[0]}" "$work/damaged" "${words[@]:1}"
         matches err 'no whole event file: line [0-9]+ is cut off'
     done
 done
