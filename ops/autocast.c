@@ -77,7 +77,7 @@ static fy_tensor_t *whole(fy__thread_t *thread, fy__storage_t *storage, fy_dtype
     tensor->nelem = nelem;
     tensor->dims[0] = (int64_t)nelem;
     tensor->strides[0] = 1;
-    tensor->named = tensor->valued = false;
+    tensor->valued = tensor->named = false;
     return tensor;
 }
 

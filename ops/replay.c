@@ -11,6 +11,7 @@
 #include "runtime/device/plan.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event_ring.h"
+#include "runtime/record/tape.h"
 #include "runtime/record/text.h"
 #include "runtime/tensor/tensor.h"
 #include "runtime/thread/guard.h"
@@ -115,6 +116,8 @@ static fy_status_t check(replay_t *replay)
     for (uint32_t i = 0; i < recording->nlive; i++) {
         const fy__recording_slot_t *slot = live_slot(recording, i);
         if (slot->is_written) FY_TRY(fy__storage_check_borrow(slot->storage, "graph_replay"));
+        if (FY_UNLIKELY(replay->thread->tape != NULL))
+            FY_TRY(fy__tape_check_replay(replay->thread, slot->storage));
     }
     for (uint32_t i = 0; recording->uploads && i < recording->ncalls; i++) {
         if (!recording->calls[i].is_upload) continue;

@@ -25,7 +25,7 @@ FY_API void fy_tape_keep(fy_tape_t *tape);
  * `grad` receives the gradient: dense, with tensor's device, dtype and shape, such as a view of one
  * large block, and for this tensor alone in a record. NULL: backward makes a tensor. Do not zero
  * it: a backward assigns, then adds.
- * Only the last tape that watches a tensor counts. Both tensors' bytes live as long as the watch.
+ * Several tapes may watch a tensor. Both tensors' bytes live as long as the watch.
  * A view counts as part of `tensor` only if it is made later, while the tape records.
  * Fails: INVALID_ARGUMENT (grad shares bytes with tensor), DTYPE_MISMATCH (not float),
  * SHAPE_MISMATCH (also a grad that is not dense), DEVICE_MISMATCH, OUT_OF_MEMORY. */
@@ -46,8 +46,8 @@ FY_API_STATUS fy_tape_begin(fy_tape_t *tape);
 
 typedef struct fy_backward_options {
     size_t struct_size;
-    /* d result / d loss, of loss's shape, for instance a loss scale; NULL: 1, and loss must have
-     * one element */
+    /* d result / d loss, of loss's shape, for instance a loss scale; not in bytes of a gradient
+     * that the backward writes. NULL: 1, and loss must have one element */
     const fy_tensor_t *seed;
     /* 1: adds to the gradients that watched tensors have from an earlier backward; 0: assigns */
     int accumulate;

@@ -510,9 +510,22 @@ static fy_status_t set_seed_gradient(fy__thread_t *thread, fy_tape_t *tape, uint
     return status;
 }
 
-static const fy__tape_slot_t *slot_at(const fy_tape_t *tape, uint32_t i)
+/* Does the backward leave the seed's bytes alone? */
+static fy_status_t check_seed_apart(const fy_tape_t *tape, const fy_backward_options_t *options)
 {
-    return i < tape->nleaves ? &tape->leaves[i] : &tape->values[i - tape->nleaves];
+    char text[112];
+    for (uint32_t i = 0; options->seed && i < tape->nleaves + tape->nvalues; i++) {
+        const fy__tape_slot_t *slot = fy__tape_slot_at(tape, i);
+        const fy_tensor_t *grad = slot->place                            ? slot->place
+                                  : slot->is_leaf && options->accumulate ? slot->grad
+                                                                         : NULL;
+        if (grad && fy__tensor_overlaps(grad, options->seed))
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "tape_backward: the seed has bytes of the gradient of %s, which the "
+                           "backward writes\n  Give it a copy",
+                           fy__tensor_format(slot->tensor, text, sizeof text));
+    }
+    return FY_STATUS_OK;
 }
 
 /* Has each tensor that the record used other bytes for its gradient? */
@@ -521,10 +534,10 @@ static fy_status_t check_places(const fy_tape_t *tape)
     char one[112], two[112];
     const uint32_t count = tape->nleaves + tape->nvalues;
     for (uint32_t i = 0; i < count; i++) {
-        const fy__tape_slot_t *a = slot_at(tape, i);
+        const fy__tape_slot_t *a = fy__tape_slot_at(tape, i);
         if (!a->place || a->version == FY__TAPE_UNUSED) continue;
         for (uint32_t k = i + 1; k < count; k++) {
-            const fy__tape_slot_t *b = slot_at(tape, k);
+            const fy__tape_slot_t *b = fy__tape_slot_at(tape, k);
             if (!b->place || b->version == FY__TAPE_UNUSED) continue;
             if (fy__tensor_overlaps(a->place, b->place))
                 return FY_FAIL(INVALID_ARGUMENT,
@@ -559,6 +572,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
                        "from them; a record serves one backward",
                        fy__tensor_format(loss, text, sizeof text));
     FY_TRY(check_seed(loss, options->seed));
+    FY_TRY(check_seed_apart(tape, options));
     if (tape->shares_places) FY_TRY(check_places(tape));
     tape->is_running = true;
     fy__tape_stop(thread, tape);

@@ -156,6 +156,7 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
                 return refuse_without_rule(row->info.name, dst[j], row->nkernels);
         }
         writes_valued |= value != 0 || (dst[j] && fy__tape_is_written(tape, dst[j]));
+        if (dst[j]) FY_TRY(fy__tape_alias_room(tape, dst[j], (uint32_t)ndst));
         if (dst[j]) tape->given |= 1u << (j < 31 ? j : 31);
         operands[nsources + j] = (fy__tape_operand_t){ 0 };
     }
@@ -197,8 +198,7 @@ void fy__tape_kept(fy__thread_t *thread, fy_tape_t *tape, fy_tensor_t *const *ds
         }
         if (!call->rule || !fy__tape_is_float(dst[j]->dtype) ||
             (call->rule->constant_dsts >> (j < 31 ? j : 31) & 1)) {
-            dst[j]->valued = false;
-            dst[j]->value = 0;
+            fy__tape_set(tape, dst[j], 0);
             if (tape->nwritten) fy__tape_wrote_constant(thread, tape, dst[j]);
             continue;
         }
@@ -208,9 +208,8 @@ void fy__tape_kept(fy__thread_t *thread, fy_tape_t *tape, fy_tensor_t *const *ds
         slot->version = version;
         slot->is_kept = results[j].saved != NULL;
         if (j == 0) slot->maker = maker;
-        dst[j]->valued = true;
-        dst[j]->value = fy__tape_value(tape->record, tape->nvalues++);
-        results[j].value = tape->nvalues;
+        results[j].value = ++tape->nvalues;
+        fy__tape_set(tape, dst[j], tape->nvalues);
     }
     if (!call->rule) return;
     tape->noperands += call->nsrc + call->ndst;
@@ -279,4 +278,19 @@ fy_status_t fy__tape_check_leaving_slow(const fy__thread_t *thread, const fy_ten
 {
     return fy__tape_find(thread->tape, src) ? refuse_without_rule(what, src, false)
                                             : fy__tape_check_other(thread->tape, what, src);
+}
+
+fy_status_t fy__tape_check_replay(const fy__thread_t *thread, const fy__storage_t *storage)
+{
+    const fy_tape_t *tape = thread->tape;
+    const uint64_t version = fy__recording_version(thread, storage);
+    for (uint32_t i = 0; i < tape->nleaves + tape->nvalues; i++) {
+        const fy__tape_slot_t *slot = fy__tape_slot_at(tape, i);
+        if (slot->storage == storage && (slot->is_leaf || slot->version == version))
+            return FY_FAIL(UNSUPPORTED,
+                           "graph_replay: it has no gradient rule, and the graph reads or writes "
+                           "bytes that depend on a watched tensor\n  Replay it after "
+                           "fy_tape_backward, or record the tape's calls into the graph");
+    }
+    return FY_STATUS_OK;
 }

@@ -11,13 +11,79 @@
 
 enum { MOST_TAPES = 60000 }; /* as the watch can count */
 static _Atomic uint32_t ntapes;
+/* The numbers of present tapes' records, each at its place modulo RECORDS; 0: none. */
+enum { RECORDS = 1 << 17 };
+static _Atomic uint32_t records[RECORDS];
 
-static uint32_t next_record(void)
+static uint32_t take_record(void)
 {
     static _Atomic uint32_t last;
-    uint32_t record = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-    /* 0 stands for none */
-    return record ? record : atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    for (;;) {
+        uint32_t none = 0;
+        const uint32_t record = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+        if (record && atomic_compare_exchange_strong(&records[record % RECORDS], &none, record))
+            return record;
+    }
+}
+
+static void give_record_back(uint32_t record) { atomic_store(&records[record % RECORDS], 0); }
+
+/* ---- a tensor on several tapes ----
+ * It has a number of the first one. Another tape finds it by that number, which is unique. */
+
+/* Of the first alias whose number is not below. */
+static uint32_t alias_at(const fy_tape_t *tape, uint64_t shared)
+{
+    uint32_t first = 0, count = tape->naliases;
+    while (count) {
+        const uint32_t half = count / 2;
+        const bool is_below = tape->aliases[first + half].shared < shared;
+        first += is_below ? half + 1 : 0;
+        count = is_below ? count - half - 1 : half;
+    }
+    return first;
+}
+
+static bool has_alias(const fy_tape_t *tape, uint32_t at, uint64_t shared)
+{
+    return at < tape->naliases && tape->aliases[at].shared == shared;
+}
+
+uint32_t fy__tape_find_shared(const fy_tape_t *tape, const fy_tensor_t *tensor)
+{
+    const uint32_t at = alias_at(tape, tensor->value);
+    return has_alias(tape, at, tensor->value) ? tape->aliases[at].value
+                                              : fy__tape_find_own(tape, tensor);
+}
+
+void fy__tape_set(fy_tape_t *tape, fy_tensor_t *tensor, uint32_t value)
+{
+    const uint32_t of = (uint32_t)(tensor->value >> 32),
+                   record = value & FY__TAPE_LEAF ? tape->leaf_record : tape->record;
+    if (tensor->valued == 1 && of != tape->record && of != tape->leaf_record &&
+        atomic_load(&records[of % RECORDS]) == of) {
+        if (!value) return;
+        tensor->valued = FY__VALUE_SHARED;
+    }
+    if (tensor->valued != FY__VALUE_SHARED) {
+        tensor->valued = value != 0;
+        tensor->value = value ? fy__tape_value(record, (value & ~FY__TAPE_LEAF) - 1) : 0;
+        return;
+    }
+    const uint32_t at = alias_at(tape, tensor->value);
+    fy__tape_alias_t *alias = &tape->aliases[at];
+    if (!has_alias(tape, at, tensor->value))
+        memmove(alias + 1, alias, (tape->naliases++ - at) * sizeof *alias);
+    *alias = (fy__tape_alias_t){ tensor->value, value };
+}
+
+/* Those of permanently watched tensors stay. */
+static void forget_aliases(fy_tape_t *tape)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < tape->naliases; i++)
+        if (tape->aliases[i].value & FY__TAPE_LEAF) tape->aliases[kept++] = tape->aliases[i];
+    tape->naliases = kept;
 }
 
 FY_COLD fy_status_t fy__tape_grow_slow(void **array, uint32_t *room, uint32_t count, uint32_t more,
@@ -144,6 +210,7 @@ static void forget_record(fy__thread_t *thread, fy_tape_t *tape)
     for (uint32_t i = 0; i < tape->nvalues; i++) free_slot(thread, &tape->values[i]);
     tape->nvalues = 0;
     tape->nparcels = tape->nsegments = tape->ahead = 0;
+    forget_aliases(tape);
     fy__tape_forget_written(thread, tape);
 }
 
@@ -181,8 +248,8 @@ fy_status_t fy_tape_create(fy_tape_t **out_tape)
         return FY_FAIL(OUT_OF_MEMORY, "tape_create: there are %d tapes; destroy some", MOST_TAPES);
     }
     fy__watch_hold(FY__WATCH_TAPE);
-    tape->leaf_record = next_record();
-    tape->record = next_record();
+    tape->leaf_record = take_record();
+    tape->record = take_record();
     tape->handle.kind = FY__HANDLE_TAPE;
     fy__handle_adopt(thread->frame, &tape->handle);
     *out_tape = tape;
@@ -206,6 +273,9 @@ void fy_tape_destroy(fy_tape_t *tape)
     free(tape->parcels);
     free(tape->segments);
     free(tape->written);
+    free(tape->aliases);
+    give_record_back(tape->record);
+    give_record_back(tape->leaf_record);
     free(tape);
     atomic_fetch_sub(&ntapes, 1);
     fy__watch_release(FY__WATCH_TAPE);
@@ -224,7 +294,8 @@ fy_status_t fy_tape_begin(fy_tape_t *tape)
         FY_TRY(fy__tape_check_idle(tape, "tape_begin"));
         fy__tape_stop(thread, tape);
         forget_record(thread, tape);
-        tape->record = next_record();
+        give_record_back(tape->record);
+        tape->record = take_record();
         tape->is_spent = false;
         for (uint32_t i = 0; i < tape->nleaves; i++) tape->leaves[i].version = FY__TAPE_UNUSED;
     }
@@ -300,6 +371,7 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
                        "fy_tape_begin, or watch its sources instead",
                        fy__tensor_format(tensor, text, sizeof text));
     if (grad) find_place(tape, tensor, grad, &value);
+    FY_TRY(fy__tape_alias_room(tape, tensor, 1));
     fy_tensor_t *place = NULL, *held = NULL;
     if (grad && !(place = fy__tape_hold(thread, grad))) return FY_STATUS_OUT_OF_MEMORY;
     if (value) {
@@ -309,9 +381,7 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
         slot->place = place;
         slot->grad = NULL;
         slot->is_present = false;
-        tensor->valued = true;
-        tensor->value = fy__tape_value(value & FY__TAPE_LEAF ? tape->leaf_record : tape->record,
-                                       (value & ~FY__TAPE_LEAF) - 1);
+        fy__tape_set(tape, tensor, value);
         return FY_STATUS_OK;
     }
     const bool inside = thread->tape == tape;
@@ -330,13 +400,11 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
     slot.is_leaf = true;
     slot.place = place;
     slot.tensor = held;
-    tensor->valued = true;
-    tensor->value = fy__tape_value(inside ? tape->record : tape->leaf_record,
-                                   inside ? tape->nvalues : tape->nleaves);
     if (inside)
         tape->values[tape->nvalues++] = slot;
     else
         tape->leaves[tape->nleaves++] = slot;
+    fy__tape_set(tape, tensor, inside ? tape->nvalues : tape->nleaves | FY__TAPE_LEAF);
     return FY_STATUS_OK;
 }
 

@@ -24,6 +24,7 @@
 /* A watched tensor (leaf), or a float result of a recorded call. */
 typedef struct fy__tape_slot {
     fy_device_t *device;
+    const fy__storage_t *storage; /* with its bytes; only to compare */
     uint8_t dtype, rank;
     bool is_leaf;
     bool is_present; /* `grad` has a gradient of this backward */
@@ -82,6 +83,12 @@ typedef struct fy__tape_written {
     fy__tape_range_t ranges[FY__TAPE_RANGES];
 } fy__tape_written_t;
 
+/* A tensor whose `value` is another tape's: what it is on this tape, or 0. */
+typedef struct fy__tape_alias {
+    uint64_t shared;
+    uint32_t value;
+} fy__tape_alias_t;
+
 /* Bytes on the host. */
 typedef struct fy__tape_parcel fy__tape_parcel_t;
 
@@ -111,6 +118,8 @@ struct fy_tape {
     uint32_t ncopies;
     fy__tape_written_t *written; /* written.c */
     uint32_t nwritten, written_room;
+    fy__tape_alias_t *aliases; /* by `shared` */
+    uint32_t naliases, aliases_room;
     uint32_t given; /* of the next call: results that were there before, those from 31 on as one */
     uint32_t leaves_room, values_room, operands_room, calls_room, attrs_room;
 };
@@ -126,18 +135,39 @@ static inline fy_status_t fy__tape_grow(void **array, uint32_t *room, uint32_t c
     return FY_LIKELY(*room - count >= more) ? FY_STATUS_OK
                                             : fy__tape_grow_slow(array, room, count, more, nbytes);
 }
-/* What `tensor` is on `tape`, as an operand's value; 0: nothing. */
-static inline uint32_t fy__tape_find(const fy_tape_t *tape, const fy_tensor_t *tensor)
+static inline uint32_t fy__tape_find_own(const fy_tape_t *tape, const fy_tensor_t *tensor)
 {
-    if (!tensor->valued) return 0;
     const uint32_t record = (uint32_t)(tensor->value >> 32), index = (uint32_t)tensor->value;
     if (record == tape->record) return index;
     return index && record == tape->leaf_record ? index | FY__TAPE_LEAF : 0;
 }
+uint32_t fy__tape_find_shared(const fy_tape_t *tape, const fy_tensor_t *tensor);
+/* What `tensor` is on `tape`, as an operand's value; 0: nothing. */
+static inline uint32_t fy__tape_find(const fy_tape_t *tape, const fy_tensor_t *tensor)
+{
+    if (!tensor->valued) return 0;
+    if (FY_UNLIKELY(tensor->valued == FY__VALUE_SHARED)) return fy__tape_find_shared(tape, tensor);
+    return fy__tape_find_own(tape, tensor);
+}
+static inline fy_status_t fy__tape_alias_room(fy_tape_t *tape, const fy_tensor_t *tensor,
+                                              uint32_t more)
+{
+    return tensor->valued ? fy__tape_grow((void **)&tape->aliases, &tape->aliases_room,
+                                          tape->naliases, more, sizeof *tape->aliases)
+                          : FY_STATUS_OK;
+}
+/* Makes it that, also if it has a value of another tape, which keeps it. fy__tape_alias_room went
+ * well. */
+void fy__tape_set(fy_tape_t *tape, fy_tensor_t *tensor, uint32_t value);
 static inline fy__tape_slot_t *fy__tape_slot(const fy_tape_t *tape, uint32_t value)
 {
     return value & FY__TAPE_LEAF ? &tape->leaves[(value & ~FY__TAPE_LEAF) - 1]
                                  : &tape->values[value - 1];
+}
+/* The i-th of all. */
+static inline const fy__tape_slot_t *fy__tape_slot_at(const fy_tape_t *tape, uint32_t i)
+{
+    return i < tape->nleaves ? &tape->leaves[i] : &tape->values[i - tape->nleaves];
 }
 static inline bool fy__tape_is_float(uint8_t dtype)
 {
@@ -157,6 +187,7 @@ fy_tensor_t *fy__tape_hold(fy__thread_t *thread, const fy_tensor_t *tensor);
 static inline void fy__tape_slot_make(fy__tape_slot_t *slot, const fy_tensor_t *tensor)
 {
     slot->device = tensor->storage->device;
+    slot->storage = tensor->storage;
     slot->dtype = tensor->dtype;
     slot->rank = tensor->rank;
     slot->is_leaf = slot->is_present = slot->is_shared = slot->is_kept = false;

@@ -16,6 +16,8 @@ static inline uint64_t fy__tape_value(uint32_t record, uint32_t index)
 {
     return (uint64_t)record << 32 | (index + 1);
 }
+/* In a tensor's `valued`, instead of 1: other tapes know it by its `value`, which stays. */
+#define FY__VALUE_SHARED 2
 
 /* The kind of a view. */
 typedef enum fy__view_kind {
@@ -40,6 +42,8 @@ fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__
  * handle. */
 fy_status_t fy__tape_check_leaving_slow(const fy__thread_t *thread, const fy_tensor_t *src,
                                         const char *what);
+/* The same for a graph that reads or writes bytes of `storage`; while thread->tape is set. */
+fy_status_t fy__tape_check_replay(const fy__thread_t *thread, const struct fy__storage *storage);
 static inline fy_status_t fy__tape_check_leaving(const fy__thread_t *thread, const fy_tensor_t *src,
                                                  const char *what)
 {

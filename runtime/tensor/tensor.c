@@ -24,7 +24,7 @@ FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
         return NULL;
     }
     tensor->handle.kind = FY__HANDLE_TENSOR;
-    tensor->named = tensor->valued = tensor->read_only = false;
+    tensor->valued = tensor->named = tensor->read_only = false;
     tensor->value = 0;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
@@ -270,7 +270,7 @@ fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, co
     fy_tensor_t *tensor = &fy__tensor_slot_of(storage)->first;
     tensor->dtype = (uint8_t)dtype;
     if (FY_UNLIKELY(tensor->rank != 1)) tensor->strides[0] = tensor->rank = 1;
-    tensor->named = tensor->valued = false;
+    tensor->valued = tensor->named = false;
     tensor->storage = storage;
     tensor->nelem = nelem;
     tensor->dims[0] = (int64_t)nelem;

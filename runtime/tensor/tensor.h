@@ -15,7 +15,8 @@ struct fy_tensor {
     fy__handle_t handle;
     uint8_t dtype, rank;
     /* `name` and `value` are set; adjacent, so one store clears both */
-    bool named, valued;
+    bool named;
+    uint8_t valued; /* whether `value` is on a tape, and FY__VALUE_SHARED */
     bool contiguous;
     bool read_only; /* imported as such, or a view of such a tensor; never of a first handle */
     _Atomic uint16_t name_number; /* fy__event_name; 0: not asked for, or no name */
@@ -117,7 +118,7 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     if (__builtin_expect(tensor == NULL, 0)) return fy__tensor_alloc_slow(thread);
     thread->free_tensors = (fy_tensor_t *)tensor->handle.next;
     thread->nfree_tensors--;
-    tensor->named = tensor->valued = tensor->read_only = false;
+    tensor->valued = tensor->named = tensor->read_only = false;
     tensor->value = 0;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
@@ -145,7 +146,7 @@ static inline fy_tensor_t *fy__tensor_first(fy__thread_t *thread, fy__storage_t 
     fy_tensor_t *tensor = &fy__tensor_slot_of(storage)->first;
     if (__builtin_expect(!fy__first_is_placed(thread, &tensor->handle), 0))
         fy__first_place(thread, &tensor->handle);
-    tensor->named = tensor->valued = false;
+    tensor->valued = tensor->named = false;
     tensor->storage = storage;
     return tensor;
 }

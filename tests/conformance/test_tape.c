@@ -180,6 +180,31 @@ TS_DEVICE_TEST(a_seed_scales)
     ts_fails_with(fy_tape_backward(tape, y, &options), INVALID_ARGUMENT, "one backward");
 }
 
+/* A seed that the backward would overwrite while it reads it. */
+TS_DEVICE_TEST(a_seed_has_its_own_bytes)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 4 }),
+                *place = values(ctx, 2, (float[]){ 5, 6 }), *y;
+    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
+    fy_tape_t *tape = ts_tape(v, NULL);
+    ts_ok(fy_tape_watch(tape, w, place));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_mul(w, v, &y));
+    options.seed = place;
+    ts_fails_with(fy_tape_backward(tape, y, &options), INVALID_ARGUMENT, "seed", "copy");
+    ts_expect_f32(place, (float[]){ 5, 6 }, 2);
+    ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
+    options.seed = ts_grad(tape, v);
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_mul(w, v, &y));
+    options.accumulate = 1; /* to the seed */
+    ts_fails_with(fy_tape_backward(tape, y, &options), INVALID_ARGUMENT, "seed", "copy");
+    options.accumulate = 0; /* into a new tensor */
+    ts_ok(fy_tape_backward(tape, y, &options));
+    ts_expect_f32(ts_grad(tape, v), (float[]){ 1, 4 }, 2);
+    ts_expect_f32(place, (float[]){ 3, 8 }, 2);
+}
+
 /* A refused backward changes nothing; one that failed on the way has dropped the record. */
 TS_DEVICE_TEST(a_refused_backward_keeps_the_record)
 {
@@ -262,6 +287,72 @@ TS_DEVICE_TEST(tapes_are_independent)
     fy_scope_end(deep, 0, NULL);
     ts_ok(fy_mul(w, w, &y)); /* not recorded */
     fy_scope_end(scope, 0, NULL);
+}
+
+/* Each tape has its own gradient of a tensor, whichever watched it or wrote it last. */
+TS_DEVICE_TEST(tapes_share_tensors)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 5 }),
+                *own = values(ctx, 2, (float[]){ 0, 0 }), *y, *z;
+    fy_tape_t *outer = ts_tape(w, NULL), *inner, *other;
+    for (int i = 0; i < 3; i++) { /* also with what the last round has left */
+        ts_ok(fy_tape_begin(outer));
+        ts_ok(fy_mul(w, w, &y));
+        fy_scope_t scope = fy_scope_begin("inner");
+        inner = ts_tape(y, NULL); /* a result of the outer record */
+        ts_ok(fy_tape_watch(inner, w, NULL));
+        ts_ok(fy_tape_begin(inner));
+        ts_ok(fy_mul(y, w, &z));
+        ts_ok(fy_copy(own, z)); /* a result of both records */
+        ts_ok(fy_tape_backward(inner, sum_of(own), NULL));
+        ts_expect_f32(ts_grad(inner, y), (float[]){ 1, 2 }, 2);
+        ts_expect_f32(ts_grad(inner, w), (float[]){ 1, 4 }, 2);
+        fy_scope_end(scope, 0, NULL);
+        ts_ok(fy_copy(own, y));
+        ts_ok(fy_mul(own, w, &z));
+        ts_ok(fy_tape_backward(outer, sum_of(z), NULL));
+        ts_expect_f32(ts_grad(outer, w), (float[]){ 3, 12 }, 2);
+    }
+    other = ts_record(v, NULL);
+    ts_ok(fy_axpy(w, 1, v)); /* w is the other tape's result, and watched by the outer one */
+    ts_ok(fy_tape_backward(other, sum_of(w), NULL));
+    ts_expect_f32(ts_grad(other, v), (float[]){ 1, 1 }, 2);
+    ts_ok(fy_tape_begin(outer));
+    ts_ok(fy_mul(w, w, &y));
+    ts_ok(fy_tape_backward(outer, sum_of(y), NULL));
+    ts_expect_f32(ts_grad(outer, w), (float[]){ 8, 14 }, 2);
+
+    ts_ok(fy_tape_begin(outer));
+    ts_ok(fy_mul(w, w, &y));
+    fy_scope_t scope = fy_scope_begin("inner");
+    ts_ok(fy_tape_begin(other));
+    ts_ok(fy_axpy(y, 1, v));
+    fy_scope_end(scope, 0, NULL);
+    ts_fails_with(fy_mul(y, w, &z), BUSY, "version");
+}
+
+/* A replay has no gradient. */
+TS_DEVICE_TEST(graphs_of_watched_tensors_are_not_replayed_in_a_record)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 3, 4 }),
+                *dst = values(ctx, 2, (float[]){ 0, 0 }), *y;
+    fy_graph_t *of_w, *of_x;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_copy(dst, w));
+    ts_ok(fy_graph_end(&of_w));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_copy(dst, x));
+    ts_ok(fy_graph_end(&of_x));
+    fy_tape_t *tape = ts_record(w, NULL);
+    ts_fails_with(fy_graph_replay(of_w, NULL), UNSUPPORTED, "graph_replay", "fy_tape_backward");
+    ts_ok(fy_graph_replay(of_x, NULL)); /* constants */
+    ts_ok(fy_add(w, dst, &y));
+    ts_ok(fy_copy(dst, y));
+    ts_fails_with(fy_graph_replay(of_x, NULL), UNSUPPORTED, "graph_replay"); /* writes a result */
+    ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 1, 1 }, 2);
+    ts_ok(fy_graph_replay(of_w, NULL));
+    ts_expect_f32(dst, (float[]){ 1, 2 }, 2);
 }
 
 TS_DEVICE_TEST(overwritten_operands_are_named)

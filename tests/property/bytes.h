@@ -241,6 +241,7 @@ typedef enum kind {
     WATCH,
     BEGIN,
     PAUSE,
+    OTHER_TAPE, /* watches a tensor and goes back */
     BACKWARD,
     READ,
     DROP

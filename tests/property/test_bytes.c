@@ -123,6 +123,23 @@ static void step_pause(world_t *w)
     }
 }
 
+/* Another tape goes back through a's square meanwhile: nothing changes. */
+static void step_other_tape(world_t *w, const handle_t *a)
+{
+    fy_tape_t *tape;
+    fy_tensor_t *square, *sum;
+    if (!a->t || !by_is_float(a)) return;
+    SAY("other_tape(t%d);", by_slot(w, a));
+    const fy_scope_t scope = fy_scope_begin("another tape");
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, a->t, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_mul(a->t, a->t, &square));
+    ts_ok(fy_sum(square, FY_ALL_AXES, 0, &sum));
+    ts_ok(fy_tape_backward(tape, sum, NULL));
+    fy_scope_end(scope, 0, NULL);
+}
+
 static bool differs(const world_t *w, double got, double want, double size)
 {
     return isfinite(size) && !(fabs(got - want) <= 64 * w->unit * (size + w->unit));
@@ -302,6 +319,7 @@ static void run_step(world_t *w, const program_t *p, const step_t *s)
     case WATCH: step_watch(w, s); break;
     case BEGIN: step_begin(w, p, s); break;
     case PAUSE: step_pause(w); break;
+    case OTHER_TAPE: step_other_tape(w, a); break;
     case BACKWARD: step_backward(w, s); break;
     case READ:
         if (a->t && !w->in_graph) check_values(w, a);
@@ -323,7 +341,7 @@ static void draw(uint64_t seed, program_t *p)
     static const kind_t any[] = { NEW,         UNARY, UNARY,  BINARY, BINARY, BINARY, WHERE,
                                   MATMUL,      SUM,   CONCAT, CAST,   VIEW,   VIEW,   VIEW,
                                   SPLIT,       FILL,  COPY,   COPY,   AXPY,   INTO,   INTO,
-                                  UPLOAD_INTO, CLIP,  SEND,   PAUSE,  READ,   DROP };
+                                  UPLOAD_INTO, CLIP,  SEND,   PAUSE,  READ,   DROP,   OTHER_TAPE };
     static const kind_t setup[] = { NEW,  NEW,  NEW,  NEW,  NEW,   VIEW,  VIEW,
                                     VIEW, FILL, COPY, VIEW, WATCH, WATCH, BEGIN };
     ts_random_t random = { seed };
