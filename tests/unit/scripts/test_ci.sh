@@ -129,6 +129,15 @@ for state in 0 0 1 1; do
 done
 equals "the bisection" "$(bisect lint | sed -n 2p | cut -d ' ' -f 1)" "$broken"
 
+# coverage leaves out what the rest of CI leaves out of its quick suites
+mkdir -p scripts bin build/coverage && cp "$root/scripts/coverage.sh" scripts/
+for name in scripts/build.sh scripts/test.sh bin/gcovr; do
+    # shellcheck disable=SC2016  # that program expands it
+    printf '#!/bin/sh\necho "$(basename "$0") $*"\n' >"$name"
+    chmod +x "$name"
+done
+equals "the tests of coverage" "$(PATH=$PWD/bin:$PATH scripts/coverage.sh 2>/dev/null | grep '^test.sh')" "test.sh coverage -LE consume|long"
+
 # every label names a test (tests/labels.cmake), if the build has all: CUDA, no sanitizer
 names=$(ctest --test-dir "$build" -N | sed -n 's/^ *Test *#[0-9]*: //p')
 cd "$root" || exit 1
