@@ -59,8 +59,7 @@ enum bind_role {
     BIND_INOUT,  /* an array: None stands for a result that is to be made */
     BIND_COUNT,  /* of an array, or bytes of a buffer */
     BIND_NBYTES, /* sizeof of a struct */
-    BIND_USER,
-    BIND_UNUSED /* NULL */
+    BIND_USER
 };
 enum bind_flag {
     BIND_CONSUMED = 1, /* the handle, or those in the structs, cannot be used afterwards */
@@ -182,6 +181,8 @@ struct bind_place {
 /* put.c: 0, or -1 with an exception. */
 int bind_put(const bind_type *type, void *at, PyObject *value, struct bind_place *place);
 int bind_refuse(const struct bind_place *place, PyObject *type, const char *format, ...);
+/* A number as text; of an integer of more digits than Python prints, its bits. */
+PyObject *bind_show(PyObject *value);
 int bind_keep(struct bind_place *place, PyObject *object); /* takes the reference */
 void bind_put_count(const bind_type *type, void *at, uint64_t count);
 uint32_t bind_size(const bind_type *type);

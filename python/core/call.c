@@ -306,13 +306,12 @@ static PyObject *get_result(struct call *call, int i, PyObject *owner)
     return bind_get(type, slot->p, is_borrowed, owner, 0);
 }
 
-/* fy_op_call: the given results, and those that it made. */
+/* fy_op_call: the given results, a tuple, and those that it made. */
 static PyObject *get_made(const struct call *call, int i)
 {
-    PyObject *given = PySequence_Tuple(call->given[i]);
-    PyObject *result = given ? PyTuple_New((Py_ssize_t)call->counts[i]) : NULL;
+    PyObject *result = PyTuple_New((Py_ssize_t)call->counts[i]);
     for (uint64_t k = 0; k < call->counts[i]; k++) {
-        PyObject *item = given ? PyTuple_GetItem(given, (Py_ssize_t)k) : NULL;
+        PyObject *item = PyTuple_GetItem(call->given[i], (Py_ssize_t)k);
         fy_tensor_t *handle = ((fy_tensor_t **)call->slots[i].p)[k];
         item = item == Py_None ? core_wrap(handle) : Py_XNewRef(item);
         if (!item) Py_CLEAR(result);
@@ -321,7 +320,6 @@ static PyObject *get_made(const struct call *call, int i)
         else
             Py_XDECREF(item);
     }
-    Py_XDECREF(given);
     return result;
 }
 

@@ -286,6 +286,13 @@ static PyObject *number(PyObject *module, PyObject *args)
                                                        : bind_get(&type, &number, 0, NULL, 0);
 }
 
+/* show(value): str(value), and no refusal of a long integer. */
+static PyObject *show(PyObject *module, PyObject *value)
+{
+    (void)module;
+    return bind_show(value);
+}
+
 /* fill(dict): all of ferry._c */
 static PyObject *fill(PyObject *module, PyObject *dict)
 {
@@ -299,6 +306,7 @@ static PyMethodDef functions[] = {
     { "bind", bind, METH_VARARGS, NULL },
     { "fill", fill, METH_O, NULL },
     { "number", number, METH_VARARGS, NULL },
+    { "show", show, METH_O, NULL },
     { "end", core_end, METH_NOARGS, NULL },
     { "raise_interrupt", core_raise_interrupt, METH_NOARGS, NULL },
     { "from_buffer", core_from_buffer, METH_O, NULL },

@@ -74,6 +74,26 @@ void bind_put_count(const bind_type *type, void *at, uint64_t count)
     store(at, type->nbytes, count);
 }
 
+PyObject *bind_show(PyObject *value)
+{
+    PyObject *text = PyObject_Str(value);
+    if (text || !PyLong_Check(value) || !PyErr_ExceptionMatches(PyExc_ValueError)) return text;
+    PyErr_Clear();
+    PyObject *bits = PyObject_CallMethod(value, "bit_length", NULL);
+    text = bits ? PyUnicode_FromFormat("an integer of %S bits", bits) : NULL;
+    Py_XDECREF(bits);
+    return text;
+}
+
+static int refuse_number(const struct bind_place *place, PyObject *number, const char *format,
+                         long long low, unsigned long long high)
+{
+    PyObject *text = bind_show(number);
+    if (text) bind_refuse(place, PyExc_OverflowError, format, text, low, high);
+    Py_XDECREF(text);
+    return -1;
+}
+
 /* The float, int or bool that a number of Python or NumPy is. A new reference, or NULL. */
 static PyObject *number_of(PyObject *value, const struct bind_place *place, int is_integer)
 {
@@ -99,30 +119,25 @@ static int put_integer(const bind_type *type, void *at, PyObject *value, struct 
         return refuse_kind(place, value, "an integer");
     }
     const unsigned bits = 8 * type->nbytes;
+    const long long low = type->is_signed ? LLONG_MIN >> (64 - bits) : 0;
+    const unsigned long long high = ULLONG_MAX >> (64 - bits + (unsigned)type->is_signed);
     int is_outside;
     uint64_t bytes;
     if (type->is_signed) {
-        const long long low = LLONG_MIN >> (64 - bits), high = LLONG_MAX >> (64 - bits);
         const long long given = PyLong_AsLongLongAndOverflow(number, &is_outside);
-        is_outside |= given < low || given > high;
-        if (is_outside)
-            bind_refuse(place, PyExc_OverflowError, "is %S; it is from %lld to %lld", number, low,
-                        high);
+        is_outside |= given < low || given > (long long)high;
         bytes = (uint64_t)given;
     } else {
-        const unsigned long long high = ULLONG_MAX >> (64 - bits);
-        const unsigned long long given = PyLong_AsUnsignedLongLong(number);
-        is_outside = given == ULLONG_MAX && PyErr_Occurred();
-        if (is_outside) PyErr_Clear();
-        is_outside |= given > high;
-        if (is_outside)
-            bind_refuse(place, PyExc_OverflowError, "is %S; it is from 0 to %llu", number, high);
-        bytes = given;
+        bytes = PyLong_AsUnsignedLongLong(number);
+        is_outside = PyErr_Occurred() || bytes > high;
+        PyErr_Clear();
     }
+    if (is_outside)
+        refuse_number(place, number, "is %U; it is from %lld to %llu", low, high);
+    else
+        store(at, type->nbytes, bytes);
     Py_DECREF(number);
-    if (is_outside) return -1;
-    store(at, type->nbytes, bytes);
-    return 0;
+    return is_outside ? -1 : 0;
 }
 
 static int put_double(double *at, PyObject *value, struct bind_place *place)
@@ -131,15 +146,18 @@ static int put_double(double *at, PyObject *value, struct bind_place *place)
     if (!number) return -1;
     *at = PyFloat_AsDouble(number);
     int is_same = *at == -1.0 && PyErr_Occurred() ? -1 : 1;
+    if (is_same < 0 && PyErr_ExceptionMatches(PyExc_OverflowError)) is_same = 0;
     if (is_same > 0 && PyLong_Check(number)) {
         PyObject *back = PyLong_FromDouble(*at);
         is_same = back ? PyObject_RichCompareBool(number, back, Py_EQ) : -1;
         Py_XDECREF(back);
     }
-    if (is_same == 0)
-        bind_refuse(place, PyExc_OverflowError,
-                    "is %S, and no double is equal to it: make a tensor of it, ferry.tensor(n)",
-                    number);
+    if (is_same == 0) {
+        PyErr_Clear();
+        refuse_number(place, number,
+                      "is %U, and no double is equal to it: make a tensor of it, ferry.tensor(n)",
+                      0, 0);
+    }
     Py_DECREF(number);
     return is_same > 0 ? 0 : -1;
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from operator import index
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ferry import _c, _core
@@ -34,7 +33,8 @@ def _value(op: str, field: Any, given: Any, rank: int) -> Any:
             raise ValueError(f"{field.name} is one of {', '.join(field.choices)}, not {given!r}")
         return field.choices.index(given)
     if kind == _c.FY_ATTR_AXES32 and given is not None:
-        axes = [index(a) for a in (given if is_sequence(given) else (given,))]
+        several = given if is_sequence(given) else (given,)
+        axes = [_core.number(op, field.name, axis, 4) for axis in several]
         bits = {a + rank * (a < 0) for a in axes}
         if not axes or len(bits) < len(axes) or not bits <= set(range(_c.FY_MAX_RANK)):
             raise ValueError(f"axes {given!r} of a tensor of rank {rank}: one is twice or missing")

@@ -7,7 +7,7 @@ import threading
 from operator import index
 from typing import Any, Callable, Optional, Self, Tuple
 
-from ferry import _c
+from ferry import _c, _core
 from ferry._types import Handle
 
 
@@ -114,7 +114,7 @@ def _limits(given: dict) -> dict:
             fields["action"] = _c.FY_GUARD_LOG if value else _c.FY_GUARD_REFUSE
         elif name in _LIMITS:
             if index(value) < 0:
-                raise ValueError(f"{name}={value}: a limit is 0 or more")
+                raise ValueError(f"{name}={_core.show(value)}: a limit is 0 or more")
             fields[_LIMITS[name]] = value
         else:
             raise TypeError(f"{name!r} is no limit; limits are {', '.join(_LIMITS)}, and log")

@@ -266,7 +266,8 @@ class Tensor(_core.Tensor, Handle):
                     "ferry.gather takes rows by a tensor of indices"
                 ) from None
             if not -length <= index < length:
-                raise IndexError(f"index {index} of axis {source - 1}, whose length is {length}")
+                shown = _core.show(index)
+                raise IndexError(f"index {shown} of axis {source - 1}, whose length is {length}")
             index += length * (index < 0)
             view = _c.fy_squeeze(_c.fy_slice(view, axis, index, index + 1), axis)
         return view if view is not self else _c.fy_transpose(self, range(len(shape)) or None)
@@ -429,7 +430,8 @@ def _from_values(shape: tuple, flat: list, dtype: Any) -> Tensor:
         try:
             packed = struct.pack(f"{len(flat)}{_CODES[stored]}", *flat)
         except (struct.error, OverflowError):
-            raise ValueError(f"a tensor of {name} cannot hold {_first_unfit(stored, flat)}") from None
+            shown = _core.show(_first_unfit(stored, flat))
+            raise ValueError(f"a tensor of {name} cannot hold {shown}") from None
         made._write(packed)
     return made if stored == name else _c.fy_cast(made, name)
 

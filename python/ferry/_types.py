@@ -6,7 +6,7 @@ import numbers
 import sys
 from typing import Any, Sequence, Union
 
-from ferry import _c
+from ferry import _c, _core
 
 DTYPES = {"f32": 0, "f64": 1, "f16": 2, "bf16": 3, "i32": 4, "i64": 5, "u8": 6, "bool": 7}
 """The names of dtypes, with their numbers in C."""
@@ -98,11 +98,12 @@ def _is_array(value: Any) -> bool:
 
 def dtype_number(dtype: Any) -> int:
     """The number of "f32", "float32", a dtype or class of NumPy, or float, int and bool."""
-    name = dtype.__name__ if isinstance(dtype, type) else getattr(dtype, "name", None) or str(dtype)
-    name = _PYTHON.get(dtype) or name.rstrip("_")
+    name = getattr(dtype, "__name__" if isinstance(dtype, type) else "name", None)
+    name = _PYTHON.get(dtype) or (name or _core.show(dtype)).rstrip("_")
     name = _ALIASES.get(name, name)
     if name not in DTYPES:
-        raise ValueError(f"{dtype!r} is no dtype of Ferry; it has: {', '.join(DTYPES)}")
+        shown = name if isinstance(dtype, int) else repr(dtype)
+        raise ValueError(f"{shown} is no dtype of Ferry; it has: {', '.join(DTYPES)}")
     return DTYPES[name]
 
 
