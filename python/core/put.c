@@ -328,23 +328,40 @@ static int put_fields(bind_struct_object *object, PyObject *values)
     return -1;
 }
 
+static int check_pointers(const bind_struct_object *object, const struct bind_place *place);
+
+static int check_kept(const bind_type *type, PyObject *kept, struct bind_place *place)
+{
+    void *pointer;
+    if (kept == Py_None) return 0;
+    switch (type->kind) {
+    case BIND_TENSOR: return put_tensor(&pointer, kept, place);
+    case BIND_HANDLE: return put_handle(type, &pointer, kept, place);
+    case BIND_STRUCT:
+    case BIND_POINTER: {
+        const bind_struct_object *inner = bind_is_struct(kept, type->of);
+        return inner ? check_pointers(inner, place) : 0;
+    }
+    case BIND_ARRAY:
+        for (place->index = 0; place->index < PyTuple_Size(kept); place->index++)
+            if (check_kept(type->of, PyTuple_GetItem(kept, place->index), place) < 0) return -1;
+        return 0;
+    default: return 0;
+    }
+}
+
 /* Tensors and handles in a struct may have been destroyed since it was filled. */
 static int check_pointers(const bind_struct_object *object, const struct bind_place *place)
 {
-    for (int i = 0; object->kept && i < object->kind->nfields; i++) {
+    int status = 0;
+    for (int i = 0; status == 0 && object->kept && i < object->kind->nfields; i++) {
         const bind_field *field = &object->kind->fields[i];
-        PyObject *kept = field->name ? bind_kept(object, field->name) : Py_None;
+        if (!field->name) continue;
         struct bind_place inner = { place->function, field->name, .index = -1 };
-        void *pointer = NULL;
-        if (kept == Py_None) continue;
-        int status = 0;
-        if (field->type->kind == BIND_TENSOR) status = put_tensor(&pointer, kept, &inner);
-        if (field->type->kind == BIND_HANDLE)
-            status = put_handle(field->type, &pointer, kept, &inner);
+        status = check_kept(field->type, bind_kept(object, field->name), &inner);
         Py_XDECREF(inner.kept);
-        if (status < 0) return -1;
     }
-    return 0;
+    return status;
 }
 
 /* A struct, by value or as a pointer; a tuple of its fields, or a str for the first one. */

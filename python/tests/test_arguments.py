@@ -1,6 +1,6 @@
 """Every public function, and every function of ferry._c, with what it does not take: numbers, huge
 integers, texts and other objects in each place, and in each field of a struct. It raises an
-exception of Python and never crashes.
+exception of Python and never crashes. Tensors of a field are destroyed before the call.
 
 The calls are made in a child, which writes each of them to a file before it makes it.
 """
@@ -162,7 +162,7 @@ def check_text(label, error):
 
 
 def walk(log):
-    calls, passed = 0, 0
+    calls, passed, destroyed = 0, 0, 0
     for label, find in functions().items():
         function = find()
         scope, kept = _c.fy_scope_begin_unowned("walk"), []
@@ -185,7 +185,7 @@ def walk(log):
         settle(scope)
         for place, kind in structs(function, names, made):
             for field in kind._fields_:
-                for junk in JUNK:
+                for junk in [*JUNK, ferry.ones(2), [ferry.ones(2)]]:
                     scope = _c.fy_scope_begin_unowned("walk")
                     try:
                         said = f"{label} {kind.__name__}.{field}={shown(junk)}\n"
@@ -193,15 +193,19 @@ def walk(log):
                         given = [make() for make in made]
                         given[place] = kind(**{field: junk})
                         shown(getattr(given[place], field))
+                        for value in junk if isinstance(junk, list) else [junk]:
+                            if isinstance(value, ferry.Tensor):  # the field keeps it
+                                _c.fy_tensor_destroy(value)
                         function(*given)
                     except SystemError:
                         raise
                     except Exception as error:
                         check_text(label, error)
+                        destroyed += str(error).endswith(f"{field}[0] is destroyed")
                     settle(scope)
                     calls += 1
     assert ferry.ones(2).tolist() == [1, 1]  # nothing that all calls use is closed
-    return calls, passed
+    return calls, passed, destroyed
 
 
 class Arguments(unittest.TestCase):
@@ -214,9 +218,10 @@ class Arguments(unittest.TestCase):
                 env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}, capture_output=True, text=True,
             )  # fmt: skip
             self.assertEqual(done.returncode, 0, f"{log.read_text()} {done.stderr[-2000:]}")
-        calls, passed = map(int, done.stdout.split()[-2:])
+        calls, passed, destroyed = map(int, done.stdout.split()[-3:])
         self.assertGreater(calls, 40_000)
         self.assertGreater(passed, 1_500)  # those whose place takes it
+        self.assertGreater(destroyed, 0)
 
 
 if __name__ == "__main__":
