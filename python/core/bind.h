@@ -6,11 +6,6 @@
 
 #include "core.h"
 
-#include <ferry/plan.h>
-#include <ferry/scope.h>
-#include <ferry/train/layer.h>
-#include <ferry/train/trainer.h>
-
 enum bind_kind {
     BIND_VOID,
     BIND_INT,
@@ -93,7 +88,7 @@ typedef struct bind_function {
     enum bind_lifetime lifetime;
     enum bind_gil gil;
     const char *refused; /* why Python has no such call; else NULL */
-    void (*thunk)(void (*address)(void), union bind_slot *slots);
+    void (*thunk)(union bind_slot *slots);
 } bind_function;
 
 typedef struct bind_enum {
@@ -134,7 +129,7 @@ typedef struct bind_callback {
     void (*trampoline)(void); /* NULL: no function of Python */
 } bind_callback;
 
-/* Written by the generator. Addresses are NULL before load(), and if their library is missing. */
+/* Written by the generator. */
 extern const bind_function bind_functions[];
 extern const bind_handle bind_handles[];
 extern const bind_struct bind_structs[];
@@ -145,7 +140,6 @@ extern const struct bind_constant {
 } bind_constants[];
 extern PyMethodDef bind_methods[];
 extern const int bind_nfunctions, bind_nhandles, bind_nstructs, bind_nconstants;
-extern void (*bind_addresses[])(void);
 
 typedef struct {
     PyObject_HEAD void *pointer; /* NULL: destroyed, or passed on */

@@ -367,12 +367,11 @@ static PyObject *run(struct call *call)
     if (function->lifetime == BIND_FOREVER && !call->context) call->context = list_all(call);
     if (call->context && function->lifetime != BIND_CALL) Py_INCREF(call->context);
     bind_pending = &pending;
-    void (*address)(void) = bind_addresses[function - bind_functions];
     if (may_keep_gil(call)) {
-        function->thunk(address, call->slots);
+        function->thunk(call->slots);
     } else {
         PyThreadState *state = PyEval_SaveThread();
-        function->thunk(address, call->slots);
+        function->thunk(call->slots);
         PyEval_RestoreThread(state);
     }
     bind_pending = outer;
@@ -406,7 +405,7 @@ PyObject *bind_call(const bind_function *function, PyObject *const *args, Py_ssi
     struct call call;
     PyObject *result = NULL;
     if (function->refused) return core_refuse(FY_STATUS_UNSUPPORTED, function->refused);
-    if (!bind_addresses[function - bind_functions]) return core_missing(function->name);
+    if (!api.addresses[function - bind_functions]) return core_missing(function->name);
     call.function = function;
     call.context = NULL;
     call.place = (struct bind_place){ function->name + 3, NULL, .index = -1 };

@@ -1,5 +1,5 @@
-/* What the sources of ferry._core share: the calls of libferry that they use, found at run time,
- * and the tensor object. bind.h has the rest of the C API. */
+/* What the sources of ferry._core share: the C API, found at run time, and the tensor object.
+ * bind.h makes Python's calls from it. */
 #ifndef PYTHON_CORE_CORE_H_
 #define PYTHON_CORE_CORE_H_
 
@@ -7,55 +7,8 @@
 #define Py_LIMITED_API 0x030b0000 /* 3.11, the first with the buffer protocol in it */
 #include <Python.h>
 
-#include <ferry/device.h>
-#include <ferry/dlpack.h>
-#include <ferry/ops.h>
-#include <ferry/scope.h>
+#include "c_api.h" /* generated: the headers, and `api`, the addresses of their functions */
 
-/* X(function). Their addresses are in `api` after bind. */
-#define CORE_CALLS(X)         \
-    X(fy_add)                 \
-    X(fy_sub)                 \
-    X(fy_mul)                 \
-    X(fy_div)                 \
-    X(fy_pow)                 \
-    X(fy_floor_divide)        \
-    X(fy_remainder)           \
-    X(fy_matmul)              \
-    X(fy_eq)                  \
-    X(fy_ne)                  \
-    X(fy_lt)                  \
-    X(fy_le)                  \
-    X(fy_gt)                  \
-    X(fy_ge)                  \
-    X(fy_neg)                 \
-    X(fy_abs)                 \
-    X(fy_affine)              \
-    X(fy_full)                \
-    X(fy_dtype_size)          \
-    X(fy_tensor_create)       \
-    X(fy_tensor_query)        \
-    X(fy_tensor_map)          \
-    X(fy_tensor_destroy)      \
-    X(fy_tensor_to_dlpack)    \
-    X(fy_tensor_from_dlpack)  \
-    X(fy_device_host)         \
-    X(fy_device_open)         \
-    X(fy_device_close)        \
-    X(fy_stream_native)       \
-    X(fy_scope_begin_unowned) \
-    X(fy_scope_end)           \
-    X(fy_transpose)           \
-    X(fy_error_set)           \
-    X(fy_interrupt_set)       \
-    X(fy_error_get)
-
-struct core_api {
-#define X(name) __typeof__(&name) name;
-    CORE_CALLS(X)
-#undef X
-};
-extern struct core_api api;
 extern PyTypeObject *tensor_base; /* ferry._core.Tensor */
 extern PyObject *tensor_type;     /* ferry.Tensor, its subclass: the type of results */
 extern PyObject *find_number;     /* number_of of ferry/_types.py */

@@ -9,7 +9,7 @@
 #include "bind.h"
 #include "runtime/base/c_locale.h"
 
-struct core_api api;
+union core_api api;
 PyTypeObject *tensor_base;
 PyObject *tensor_type;
 PyObject *find_number;
@@ -209,7 +209,6 @@ static PyObject *load(PyObject *module, PyObject *args)
     (void)module;
     const char *paths[3], *reason;
     void *libraries[3] = { NULL };
-    struct core_api found;
     PyObject *dist;
     if (!PyArg_ParseTuple(args, "yyOs", &paths[0], &paths[1], &dist, &reason)) return NULL;
     paths[2] = dist == Py_None ? NULL : PyBytes_AsString(dist);
@@ -227,17 +226,6 @@ static PyObject *load(PyObject *module, PyObject *args)
                             "installation",
                             i ? "_train" : "", error);
     }
-#define X(name)                                                           \
-    {                                                                     \
-        void *address = dlsym(libraries[0], #name);                       \
-        if (!address) {                                                   \
-            PyErr_SetString(PyExc_ImportError, "libferry has no " #name); \
-            return NULL;                                                  \
-        }                                                                 \
-        memcpy(&found.name, &address, sizeof address);                    \
-    }
-    CORE_CALLS(X)
-#undef X
     for (int i = 0; i < bind_nfunctions; i++) {
         const bind_function *function = &bind_functions[i];
         void *library = libraries[function->library];
@@ -245,9 +233,8 @@ static PyObject *load(PyObject *module, PyObject *args)
         if (!address && library)
             return PyErr_Format(PyExc_ImportError, "%s has no %s", paths[function->library],
                                 function->name);
-        memcpy(&bind_addresses[i], &address, sizeof address);
+        memcpy(&api.addresses[i], &address, sizeof address);
     }
-    api = found;
     Py_RETURN_NONE;
 }
 

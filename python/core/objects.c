@@ -36,8 +36,8 @@ bind_handle_object *bind_is_handle(PyObject *object, const bind_handle *kind)
 static void destroy(const bind_handle *kind, void *pointer)
 {
     PyObject *type, *value, *traceback;
-    if (!pointer || kind->destroys < 0 || !bind_addresses[kind->destroys]) return;
-    void (*function)(void *) = (void (*)(void *))bind_addresses[kind->destroys];
+    if (!pointer || kind->destroys < 0 || !api.addresses[kind->destroys]) return;
+    void (*function)(void *) = (void (*)(void *))api.addresses[kind->destroys];
     PyErr_Fetch(&type, &value, &traceback);
     PyThreadState *state = PyEval_SaveThread(); /* it may wait for a thread that needs the GIL */
     function(pointer);
@@ -151,8 +151,8 @@ bind_struct_object *bind_new_struct(const bind_struct *kind)
     void *user = self;
     void (*released)(void *) = bind_release;
     if (kind->has_size) memcpy(self->bytes, &nbytes, sizeof nbytes);
-    if (kind->init >= 0 && bind_addresses[kind->init])
-        ((void (*)(void *, size_t))bind_addresses[kind->init])(self->bytes, nbytes);
+    if (kind->init >= 0 && api.addresses[kind->init])
+        ((void (*)(void *, size_t))api.addresses[kind->init])(self->bytes, nbytes);
     if (bind_follow(self, NULL) < 0) {
         Py_DECREF(self);
         return NULL;
