@@ -28,13 +28,13 @@ bool text_reserve(struct text *text, size_t more)
     return true;
 }
 
-void text_put(struct text *text, const char *bytes, size_t size)
+void text_bytes(struct text *text, const char *bytes, size_t size)
 {
     memcpy(text->data + text->size, bytes, size);
     text->size += size;
 }
 
-void text_number(struct text *text, uint64_t number)
+static void put_number(struct text *text, uint64_t number)
 {
     char digits[20];
     size_t first = sizeof digits;
@@ -42,7 +42,25 @@ void text_number(struct text *text, uint64_t number)
         digits[--first] = (char)('0' + number % 10);
         number /= 10;
     } while (number);
-    text_put(text, digits + first, sizeof digits - first);
+    text_bytes(text, digits + first, sizeof digits - first);
+}
+
+void text_put(struct text *text, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    for (; *format; format++) {
+        if (*format != '%') {
+            text->data[text->size++] = *format;
+        } else if (*++format == 's') {
+            const char *string = va_arg(values, const char *);
+            text_bytes(text, string, strlen(string));
+        } else {
+            put_number(text, va_arg(values, uint64_t));
+            format++;
+        }
+    }
+    va_end(values);
 }
 
 /* ---- lines ---- */
@@ -59,18 +77,9 @@ bool line_begin(core_object *core, const char *kind, size_t more)
     struct text *text = &core->text;
     if (!me.number) me.number = ++core->threads;
     const char *scope = me.scope ? me.scope : "\"\"";
-    const size_t length = strlen(scope), size = strlen(kind);
-    if (!text_reserve(text, COMMON_SIZE + size + length + more)) return false;
-    TEXT_PUT(text, "{\"ev\":\"");
-    text_put(text, kind, size);
-    TEXT_PUT(text, "\",\"t_ns\":");
-    text_number(text, core_clock() - core->start_ns);
-    TEXT_PUT(text, ",\"model_ns\":");
-    text_number(text, core->now_ns);
-    TEXT_PUT(text, ",\"thread\":");
-    text_number(text, me.number);
-    TEXT_PUT(text, ",\"scope\":");
-    text_put(text, scope, length);
+    if (!text_reserve(text, COMMON_SIZE + strlen(kind) + strlen(scope) + more)) return false;
+    text_put(text, "{\"ev\":\"%s\",\"t_ns\":%lu,\"model_ns\":%lu,\"thread\":%lu,\"scope\":%s", kind,
+             core_clock() - core->start_ns, core->now_ns, (uint64_t)me.number, scope);
     return true;
 }
 
@@ -83,7 +92,7 @@ bool lines_reserve(core_object *core, size_t lines, size_t more)
 
 void line_end(core_object *core)
 {
-    TEXT_PUT(&core->text, "}\n");
+    text_put(&core->text, "}\n");
     core->events++;
 }
 
@@ -110,8 +119,8 @@ static PyObject *add_line(PyObject *self, PyObject *args)
     Py_ssize_t size = 0;
     if (!PyArg_ParseTuple(args, "s|s#", &kind, &rest, &size)) return NULL;
     if (!line_begin(core, kind, (size_t)size + 8)) return NULL;
-    if (size) TEXT_PUT(&core->text, ",");
-    text_put(&core->text, rest, (size_t)size);
+    if (size) text_put(&core->text, ",");
+    text_bytes(&core->text, rest, (size_t)size);
     line_end(core);
     if (!core_flush(core, false)) return NULL;
     Py_RETURN_NONE;
@@ -238,16 +247,9 @@ bool stream_order(core_object *core, int number, int other, uint64_t seq)
     if (other == number || stream->ordered[other] >= seq) return true;
     if (!line_begin(core, "wait", COMMON_SIZE)) return false;
     stream->ordered[other] = seq;
-    struct text *text = &core->text;
-    TEXT_PUT(text, ",\"stream\":");
-    text_number(text, (uint64_t)number);
-    TEXT_PUT(text, ",\"seq\":");
-    text_number(text, stream->seq + 1);
-    TEXT_PUT(text, ",\"on_stream\":");
-    text_number(text, (uint64_t)other);
-    TEXT_PUT(text, ",\"on_seq\":");
-    text_number(text, seq);
-    TEXT_PUT(text, ",\"site\":\"STREAM\"");
+    text_put(&core->text,
+             ",\"stream\":%lu,\"seq\":%lu,\"on_stream\":%lu,\"on_seq\":%lu,\"site\":\"STREAM\"",
+             (uint64_t)number, stream->seq + 1, (uint64_t)other, seq);
     line_end(core);
     return true;
 }

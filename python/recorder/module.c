@@ -95,8 +95,8 @@ static PyGetSetDef settings[] = {
 static PyObject *run_kernel(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *function, *inputs, *kwargs;
-    if (!PyArg_ParseTuple(args, "OO!O!", &function, &PyTuple_Type, &inputs, &PyDict_Type, &kwargs))
+    PyObject *function, *inputs, *kwargs = NULL;
+    if (!PyArg_ParseTuple(args, "OO!|O!", &function, &PyTuple_Type, &inputs, &PyDict_Type, &kwargs))
         return NULL;
     me.inside++;
     PyObject *out = PyObject_Call(function, inputs, kwargs);
@@ -107,13 +107,8 @@ static PyObject *run_kernel(PyObject *self, PyObject *args)
 /* run_silent(function, args): its ops have no lines. */
 static PyObject *run_silent(PyObject *self, PyObject *args)
 {
-    (void)self;
-    PyObject *function, *inputs;
-    if (!PyArg_ParseTuple(args, "OO!", &function, &PyTuple_Type, &inputs)) return NULL;
     me.silent++;
-    me.inside++;
-    PyObject *out = PyObject_Call(function, inputs, NULL);
-    me.inside--;
+    PyObject *out = run_kernel(self, args);
     me.silent--;
     return out;
 }

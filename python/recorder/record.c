@@ -82,13 +82,9 @@ static bool put_pairs(core_object *core, const struct operand *items, size_t cou
     bool first = true;
     for (size_t i = 0; i < count; i++) {
         if (!items[i].storage) continue;
-        if (!first) TEXT_PUT(text, ",");
+        text_put(text, "%s[%lu,%lu]", first ? "" : ",", items[i].storage->number,
+                 as_written ? items[i].storage->version : items[i].version);
         first = false;
-        TEXT_PUT(text, "[");
-        text_number(text, items[i].storage->number);
-        TEXT_PUT(text, ",");
-        text_number(text, as_written ? items[i].storage->version : items[i].version);
-        TEXT_PUT(text, "]");
     }
     return true;
 }
@@ -114,16 +110,14 @@ static bool more_operands(core_object *core, const struct operands *src, const s
     for (size_t at = SHOWN; at < src->size || at < dst->size; at += SHOWN) {
         struct text *text = &core->text;
         if (!line_begin(core, "operands", OP_SIZE)) return false;
-        TEXT_PUT(text, ",\"of\":");
-        text_number(text, core->ops);
-        TEXT_PUT(text, ",\"src\":[");
+        text_put(text, ",\"of\":%lu,\"src\":[", core->ops);
         if (at < src->size &&
             !put_pairs(core, src->items + at, least(SHOWN, src->size - at), false))
             return false;
-        TEXT_PUT(text, "],\"dst\":[");
+        text_put(text, "],\"dst\":[");
         if (at < dst->size && !put_pairs(core, dst->items + at, least(SHOWN, dst->size - at), true))
             return false;
-        TEXT_PUT(text, "]");
+        text_put(text, "]");
         line_end(core);
     }
     return true;
@@ -157,37 +151,18 @@ static bool op_line(core_object *core, const char *name, long site, const struct
     core->ops++;
     for (size_t i = 0; i < dst->size; i++) dst->items[i].storage->version++;
     struct text *text = &core->text;
-    TEXT_PUT(text, ",\"site\":");
-    text_number(text, (uint64_t)site);
-    TEXT_PUT(text, ",\"number\":");
-    text_number(text, core->ops);
-    TEXT_PUT(text, ",\"op\":\"");
-    text_put(text, name, strlen(name));
-    TEXT_PUT(text, "\",\"device\":\"sim:0\",\"stream\":");
-    text_number(text, (uint64_t)me.stream);
-    TEXT_PUT(text, ",\"seq\":");
-    text_number(text, stream->seq);
-    TEXT_PUT(text, ",\"flops\":");
-    text_number(text, form->flops);
-    TEXT_PUT(text, ",\"bytes\":");
-    text_number(text, form->nbytes);
-    if (form->has_line) {
-        TEXT_PUT(text, ",\"signature\":");
-        text_number(text, form->id);
-    }
-    TEXT_PUT(text, ",\"src\":[");
+    text_put(text,
+             ",\"site\":%lu,\"number\":%lu,\"op\":\"%s\",\"device\":\"sim:0\",\"stream\":%lu,"
+             "\"seq\":%lu,\"flops\":%lu,\"bytes\":%lu",
+             (uint64_t)site, core->ops, name, (uint64_t)me.stream, stream->seq, form->flops,
+             form->nbytes);
+    if (form->has_line) text_put(text, ",\"signature\":%lu", (uint64_t)form->id);
+    text_put(text, ",\"src\":[");
     if (!put_pairs(core, src->items, least(SHOWN, src->size), false)) return false;
-    TEXT_PUT(text, "],\"dst\":[");
+    text_put(text, "],\"dst\":[");
     if (!put_pairs(core, dst->items, least(SHOWN, dst->size), true)) return false;
-    TEXT_PUT(text, "],\"model_start_ns\":");
-    text_number(text, start);
-    TEXT_PUT(text, ",\"model_end_ns\":");
-    text_number(text, end);
-    if (node) {
-        TEXT_PUT(text, ",\"node\":\"");
-        text_put(text, node, strlen(node));
-        TEXT_PUT(text, "\"");
-    }
+    text_put(text, "],\"model_start_ns\":%lu,\"model_end_ns\":%lu", start, end);
+    if (node) text_put(text, ",\"node\":\"%s\"", node);
     line_end(core);
     return more_operands(core, src, dst) && core_flush(core, false);
 }
@@ -209,7 +184,6 @@ static const struct signature *form_of(core_object *core, const struct op_info *
                                        const struct operands *results)
 {
     static _Thread_local struct shapes shapes;
-    uint64_t hash;
     bool has_axes, ok;
     shapes.size = 0;
     ok = shapes_word(&shapes, (int64_t)(intptr_t)func) &&
@@ -219,10 +193,10 @@ static const struct signature *form_of(core_object *core, const struct op_info *
     for (size_t i = 0; ok && i < results->size; i++)
         ok = shapes_add(core, &shapes, results->items[i].tensor, &has_axes);
     if (!ok) return NULL;
-    struct signature *form = signature_find(core, &shapes, &hash);
+    struct signature *form = signature_find(core, &shapes);
     if (form && form->is_known) return form;
     /* before Python runs ops: shapes is the thread's */
-    if (!form) form = signature_add(core, &shapes, hash);
+    if (!form) form = signature_add(core, &shapes);
     if (!form) return NULL;
     me.inside++;
     PyObject *text = NULL, *answer = NULL, *src = tuple_of(sources), *dst = tuple_of(results);
@@ -246,10 +220,8 @@ static const struct signature *form_of(core_object *core, const struct op_info *
         ok = line_begin(core, "signature", (size_t)size + 64);
         if (ok) {
             form->has_line = true;
-            TEXT_PUT(&core->text, ",\"id\":");
-            text_number(&core->text, form->id);
-            TEXT_PUT(&core->text, ",");
-            text_put(&core->text, line, (size_t)size);
+            text_put(&core->text, ",\"id\":%lu,", (uint64_t)form->id);
+            text_bytes(&core->text, line, (size_t)size);
             line_end(core);
         }
     }

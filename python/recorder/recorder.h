@@ -37,9 +37,9 @@ struct text {
 };
 /* Room for `more` bytes, which the put functions then do not check. False, with MemoryError. */
 bool text_reserve(struct text *text, size_t more);
-void text_put(struct text *text, const char *bytes, size_t size);
-void text_number(struct text *text, uint64_t number);
-#define TEXT_PUT(text, literal) text_put(text, literal, sizeof(literal) - 1)
+void text_bytes(struct text *text, const char *bytes, size_t size);
+/* As printf, of %s and %lu only. */
+__attribute__((format(printf, 2, 3))) void text_put(struct text *text, const char *format, ...);
 
 enum { COMPUTE, UPLOAD, DOWNLOAD, ENGINES };
 
@@ -88,7 +88,6 @@ struct op_info {
     bool fills, mixed, masks;
 };
 
-struct signature;
 /* The specification's dltensor_from_py_object_no_sync: shape and strides of a tensor, borrowed. */
 struct dl_tensor;
 typedef int (*dl_from_object)(void *object, struct dl_tensor *out);
@@ -103,8 +102,8 @@ typedef struct {
     int nstreams;
     struct table storages, refs; /* storage_object by torch storage, by weak reference */
     struct table infos, codes, sites;
-    struct signature **signatures;
-    size_t nsignatures, signature_slots;
+    struct table signatures; /* by hash; the others of a hash are behind the first */
+    unsigned nsignatures;
     storage_object **dead; /* their frees have no line yet */
     size_t ndead, dead_capacity;
     PyObject *texts, *on_death;
@@ -158,7 +157,8 @@ struct shapes {
 bool shapes_add(core_object *core, struct shapes *shapes, PyObject *tensor, bool *out_has_axes);
 bool shapes_word(struct shapes *shapes, int64_t word);
 struct signature {
-    uint64_t hash, flops, nbytes, duration_ns;
+    struct signature *next; /* of the same hash */
+    uint64_t flops, nbytes, duration_ns;
     unsigned id;
     bool is_known; /* Python has described it */
     bool has_line;
@@ -166,9 +166,8 @@ struct signature {
     int64_t words[];
 };
 /* The signature of these words; NULL: not known yet. */
-struct signature *signature_find(const core_object *core, const struct shapes *shapes,
-                                 uint64_t *out_hash);
-struct signature *signature_add(core_object *core, const struct shapes *shapes, uint64_t hash);
+struct signature *signature_find(const core_object *core, const struct shapes *shapes);
+struct signature *signature_add(core_object *core, const struct shapes *shapes);
 
 /* module.c */
 extern PyTypeObject *core_type;

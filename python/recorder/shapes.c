@@ -79,67 +79,40 @@ bool shapes_add(core_object *core, struct shapes *shapes, PyObject *tensor, bool
     return ok;
 }
 
-static uint64_t hash_of(const struct shapes *shapes)
+/* The hash of the words, as a key in `signatures`, which is not NULL. */
+static const void *key_of(const struct shapes *shapes)
 {
     uint64_t hash = 0xCBF29CE484222325u;
     for (size_t i = 0; i < shapes->size; i++) {
         hash = (hash ^ (uint64_t)shapes->words[i]) * 0x9E3779B97F4A7C15u;
         hash ^= hash >> 29;
     }
-    return hash;
+    return (const void *)(uintptr_t)(hash | 1);
 }
 
-static struct signature **slot_of(const core_object *core, const struct shapes *shapes,
-                                  uint64_t hash)
+struct signature *signature_find(const core_object *core, const struct shapes *shapes)
 {
-    const size_t mask = core->signature_slots - 1;
-    for (size_t i = hash & mask;; i = (i + 1) & mask) {
-        struct signature *s = core->signatures[i];
-        if (!s || (s->hash == hash && s->size == shapes->size &&
-                   memcmp(s->words, shapes->words, s->size * sizeof *s->words) == 0))
-            return &core->signatures[i];
-    }
+    struct signature *found = table_get(&core->signatures, key_of(shapes));
+    while (found && (found->size != shapes->size ||
+                     memcmp(found->words, shapes->words, found->size * sizeof *found->words) != 0))
+        found = found->next;
+    return found;
 }
 
-struct signature *signature_find(const core_object *core, const struct shapes *shapes,
-                                 uint64_t *out_hash)
+struct signature *signature_add(core_object *core, const struct shapes *shapes)
 {
-    *out_hash = hash_of(shapes);
-    return core->signature_slots ? *slot_of(core, shapes, *out_hash) : NULL;
-}
-
-static bool grow(core_object *core)
-{
-    const size_t old_slots = core->signature_slots, slots = old_slots ? 2 * old_slots : 1024;
-    struct signature **old = core->signatures;
-    struct signature **made = calloc(slots, sizeof(struct signature *));
-    if (!made) {
-        PyErr_NoMemory();
-        return false;
-    }
-    for (size_t i = 0; i < old_slots; i++) {
-        if (!old[i]) continue;
-        size_t at = old[i]->hash & (slots - 1);
-        while (made[at]) at = (at + 1) & (slots - 1);
-        made[at] = old[i];
-    }
-    free(old);
-    core->signatures = made;
-    core->signature_slots = slots;
-    return true;
-}
-
-struct signature *signature_add(core_object *core, const struct shapes *shapes, uint64_t hash)
-{
-    if (2 * (core->nsignatures + 1) > core->signature_slots && !grow(core)) return NULL;
+    const void *key = key_of(shapes);
     struct signature *made = malloc(sizeof *made + shapes->size * sizeof *made->words);
     if (!made) {
         PyErr_NoMemory();
         return NULL;
     }
-    *made = (struct signature){ .hash = hash, .size = shapes->size };
+    *made = (struct signature){ .size = shapes->size, .next = table_get(&core->signatures, key) };
     memcpy(made->words, shapes->words, shapes->size * sizeof *made->words);
-    *slot_of(core, shapes, hash) = made;
-    made->id = (unsigned)++core->nsignatures;
+    if (!table_put(&core->signatures, key, made)) {
+        free(made);
+        return NULL;
+    }
+    made->id = ++core->nsignatures;
     return made;
 }

@@ -8,7 +8,6 @@
 #include "recorder.h"
 
 enum { BLOCK = 512, LINE_SIZE = 256 };
-static const char DEVICE_POOL[] = "sim:0", PINNED_POOL[] = "pinned memory of sim:0";
 
 PyTypeObject *storage_type;
 
@@ -120,19 +119,18 @@ static bool nbytes_of(PyObject *torch, uint64_t *out_nbytes)
     return !PyErr_Occurred();
 }
 
+static const char *pool_of(const storage_object *storage)
+{
+    return storage->is_pinned ? "pinned memory of sim:0" : "sim:0";
+}
+
 bool storages_free_dead(core_object *core)
 {
     for (size_t i = 0; i < core->ndead; i++) {
         storage_object *storage = core->dead[i];
         if (!line_begin(core, "block_free", LINE_SIZE)) return false;
-        struct text *text = &core->text;
-        if (storage->is_pinned)
-            TEXT_PUT(text, ",\"pool\":\"pinned memory of sim:0\",\"block\":");
-        else
-            TEXT_PUT(text, ",\"pool\":\"sim:0\",\"block\":");
-        text_number(text, storage->block);
-        TEXT_PUT(text, ",\"bytes\":");
-        text_number(text, storage->nbytes);
+        text_put(&core->text, ",\"pool\":\"%s\",\"block\":%lu,\"bytes\":%lu", pool_of(storage),
+                 storage->block, storage->nbytes);
         line_end(core);
         if (!storage->is_pinned) core->live -= storage->nbytes;
         Py_DECREF(storage);
@@ -144,26 +142,13 @@ bool storages_free_dead(core_object *core)
 static bool block_line(core_object *core, const storage_object *storage, uint64_t requested,
                        const char *category, long site)
 {
-    const char *pool = storage->is_pinned ? PINNED_POOL : DEVICE_POOL;
     if (!line_begin(core, "block_alloc", LINE_SIZE + strlen(category))) return false;
-    struct text *text = &core->text;
-    TEXT_PUT(text, ",\"site\":");
-    text_number(text, (uint64_t)site);
-    TEXT_PUT(text, ",\"pool\":\"");
-    text_put(text, pool, strlen(pool));
-    TEXT_PUT(text, "\",\"block\":");
-    text_number(text, storage->block);
-    TEXT_PUT(text, ",\"bytes\":");
-    text_number(text, storage->nbytes);
-    TEXT_PUT(text, ",\"requested_bytes\":");
-    text_number(text, requested);
-    TEXT_PUT(text, ",\"category\":\"");
-    text_put(text, category, strlen(category));
-    TEXT_PUT(text, "\"");
-    if (!storage->is_pinned) {
-        TEXT_PUT(text, ",\"stream\":");
-        text_number(text, (uint64_t)me.stream);
-    }
+    text_put(&core->text,
+             ",\"site\":%lu,\"pool\":\"%s\",\"block\":%lu,\"bytes\":%lu,\"requested_bytes\":%lu,"
+             "\"category\":\"%s\"",
+             (uint64_t)site, pool_of(storage), storage->block, storage->nbytes, requested,
+             category);
+    if (!storage->is_pinned) text_put(&core->text, ",\"stream\":%lu", (uint64_t)me.stream);
     line_end(core);
     return true;
 }
@@ -171,13 +156,8 @@ static bool block_line(core_object *core, const storage_object *storage, uint64_
 static bool storage_line(core_object *core, const storage_object *storage, uint64_t requested)
 {
     if (!line_begin(core, "storage", LINE_SIZE)) return false;
-    struct text *text = &core->text;
-    TEXT_PUT(text, ",\"storage\":");
-    text_number(text, storage->number);
-    TEXT_PUT(text, ",\"device\":\"sim:0\",\"bytes\":");
-    text_number(text, requested);
-    TEXT_PUT(text, ",\"block\":");
-    text_number(text, storage->block);
+    text_put(&core->text, ",\"storage\":%lu,\"device\":\"sim:0\",\"bytes\":%lu,\"block\":%lu",
+             storage->number, requested, storage->block);
     line_end(core);
     return true;
 }
