@@ -1,8 +1,7 @@
 /* Arithmetic of tensors: the operators of Python. A number beside a tensor is a scalar by value: it
  * has no device and takes the tensor's dtype. */
-#include <string.h>
-
 #include "core.h"
+#include "opset/formulas/half.h"
 
 typedef fy_status_t (*unary_fn)(const fy_tensor_t *, fy_tensor_t **);
 typedef fy_status_t (*binary_fn)(const fy_tensor_t *, const fy_tensor_t *, fy_tensor_t **);
@@ -167,24 +166,6 @@ static PyObject *compare(PyObject *a, PyObject *b, int how)
 
 static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
 
-static double half_value(uint16_t bits)
-{
-    const int exponent = bits >> 10 & 31, fraction = bits & 1023, sign = bits >> 15 ? -1 : 1;
-    if (exponent == 31) return fraction ? Py_NAN : sign * Py_HUGE_VAL;
-    double value = exponent ? 1024 + fraction : fraction;
-    for (int e = exponent ? exponent : 1; e < 25; e++) value /= 2;
-    for (int e = 25; e < exponent; e++) value *= 2;
-    return sign * value;
-}
-
-static double bfloat_value(uint16_t bits)
-{
-    const uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return (double)value;
-}
-
 PyObject *tensor_item(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -200,8 +181,9 @@ PyObject *tensor_item(PyObject *self, PyObject *unused)
     switch (tensor->dtype) {
     case FY_DTYPE_F32: return PyFloat_FromDouble((double)*(const float *)data);
     case FY_DTYPE_F64: return PyFloat_FromDouble(*(const double *)data);
-    case FY_DTYPE_F16: return PyFloat_FromDouble(half_value(*(const uint16_t *)data));
-    case FY_DTYPE_BF16: return PyFloat_FromDouble(bfloat_value(*(const uint16_t *)data));
+    case FY_DTYPE_F16: return PyFloat_FromDouble((double)fy__f32_from_f16(*(const uint16_t *)data));
+    case FY_DTYPE_BF16:
+        return PyFloat_FromDouble((double)fy__f32_from_bf16(*(const uint16_t *)data));
     case FY_DTYPE_I32: return PyLong_FromLong(*(const int32_t *)data);
     case FY_DTYPE_I64: return PyLong_FromLongLong(*(const int64_t *)data);
     case FY_DTYPE_U8: return PyLong_FromLong(*(const uint8_t *)data);

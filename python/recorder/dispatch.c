@@ -95,6 +95,19 @@ static bool is_special(core_object *core, const struct op_info *info,
     return is_mixed;
 }
 
+static PyObject *run_slow(core_object *core, const struct op_info *info, PyObject *func,
+                          PyObject *args, PyObject *kwargs, const struct operands *tensors)
+{
+    PyObject *list = operands_tuple(tensors, false), *storages = operands_tuple(tensors, true);
+    PyObject *out = NULL;
+    if (list && storages)
+        out = PyObject_CallMethod((PyObject *)core, "slow", "OOOOOO", info->info, func, args,
+                                  kwargs ? kwargs : Py_None, list, storages);
+    Py_XDECREF(list);
+    Py_XDECREF(storages);
+    return out;
+}
+
 /* Do the keyword arguments name a device that Python has to look at? With `some` operands on the
  * device, C++ passes on where their bytes are: that asks for nothing. */
 static bool asks_for_device(core_object *core, PyObject *kwargs, bool some)
@@ -132,13 +145,10 @@ static PyObject *dispatch(PyObject *mode, PyObject *const *args, Py_ssize_t narg
         if (info->kind == OP_COMPOSITE && (some || asks || me.to_device >= 0))
             out = PyObject_CallMethod(self, "compose", "OOO", func, inputs,
                                       kwargs ? kwargs : Py_None);
-        else if (asks)
-            out = PyObject_CallMethod(self, "slow", "OOOO", info->info, func, inputs, kwargs);
-        else if (!some && me.to_device < 0)
+        else if (!asks && !some && me.to_device < 0)
             out = PyObject_Call(info->call, inputs, kwargs); /* an op on the host */
-        else if (is_special(core, info, &tensors))
-            out = PyObject_CallMethod(self, "slow", "OOOO", info->info, func, inputs,
-                                      kwargs ? kwargs : Py_None);
+        else if (asks || is_special(core, info, &tensors))
+            out = run_slow(core, info, func, inputs, kwargs, &tensors);
         else
             out = run(core, info, func, inputs, kwargs, &tensors);
     }

@@ -169,11 +169,14 @@ static bool op_line(core_object *core, const char *name, long site, const struct
 
 /* ---- an op that has run ---- */
 
-static PyObject *tuple_of(const struct operands *list)
+PyObject *operands_tuple(const struct operands *list, bool of_storages)
 {
     PyObject *tuple = PyTuple_New((Py_ssize_t)list->size);
-    for (size_t i = 0; tuple && i < list->size; i++)
-        PyTuple_SetItem(tuple, (Py_ssize_t)i, Py_NewRef(list->items[i].tensor));
+    for (size_t i = 0; tuple && i < list->size; i++) {
+        PyObject *storage = (PyObject *)list->items[i].storage;
+        PyObject *item = of_storages ? storage : list->items[i].tensor;
+        PyTuple_SetItem(tuple, (Py_ssize_t)i, Py_NewRef(item ? item : Py_None));
+    }
     return tuple;
 }
 
@@ -199,7 +202,8 @@ static const struct signature *form_of(core_object *core, const struct op_info *
     if (!form) form = signature_add(core, &shapes);
     if (!form) return NULL;
     me.inside++;
-    PyObject *text = NULL, *answer = NULL, *src = tuple_of(sources), *dst = tuple_of(results);
+    PyObject *text = NULL, *answer = NULL, *src = operands_tuple(sources, false),
+             *dst = operands_tuple(results, false);
     if (src && dst) {
         answer = PyObject_CallMethod((PyObject *)core, "sign", "OOOOOOO", info->info, func, args,
                                      kwargs ? kwargs : Py_None, out, src, dst);

@@ -191,6 +191,8 @@ void operands_init(struct operands *list);
 void operands_free(struct operands *list);
 /* Adds the tensors of an op's arguments: themselves, or the items of lists. */
 bool operands_collect(core_object *core, struct operands *list, PyObject *args, PyObject *kwargs);
+/* The tensors, or their device memory, None for the host's. */
+PyObject *operands_tuple(const struct operands *list, bool of_storages);
 /* Writes an op whose kernel has run, if it is no view. `src`: all tensors among its arguments. */
 bool op_submit(core_object *core, const struct op_info *info, PyObject *func, PyObject *args,
                PyObject *kwargs, PyObject *out, struct operands *src, PyObject *node);

@@ -1,5 +1,5 @@
 /* Call sites: the innermost line of the script, or of a library that is neither PyTorch nor the
- * recorder. Python (sites.py) decides once for each code object, and numbers each instruction. */
+ * recorder. Python (events.py) decides once for each code object, and numbers each instruction. */
 #include "recorder.h"
 
 static char skipped, counted; /* values of `codes` */

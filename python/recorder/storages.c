@@ -203,12 +203,6 @@ static PyObject *add(PyObject *self, PyObject *args)
     return (PyObject *)storage_add(core, tensor, category, site);
 }
 
-static PyObject *find(PyObject *self, PyObject *tensor)
-{
-    storage_object *known = storage_of((core_object *)self, tensor);
-    return Py_NewRef(known ? (PyObject *)known : Py_None);
-}
-
 /* find_storage(untyped storage) */
 static PyObject *find_storage(PyObject *self, PyObject *torch)
 {
@@ -267,7 +261,6 @@ static PyObject *new_number(PyObject *self, PyObject *unused)
 
 PyMethodDef storage_methods[] = {
     { "add", add, METH_VARARGS, "add(tensor, category, site=0): its storage is device memory." },
-    { "find", find, METH_O, "The device memory of a tensor, or None." },
     { "find_storage", find_storage, METH_O, "The device memory of an untyped storage, or None." },
     { "has", has, METH_O, "Is the tensor in device memory?" },
     { "shows", shows, METH_O, "The same for Python: not inside of kernels." },

@@ -18,12 +18,16 @@ import torch
 from ._recorder import Core
 from .ops import DOWNLOAD, UPLOAD, Group, Info, Signature
 from .profile import POLL_NS
-from .sites import Sites
 from .writer import Writer
 
 Base = torch._C.TensorBase
 untyped = Base.untyped_storage
 WAYS = {UPLOAD: "upload", DOWNLOAD: "download"}
+LIBRARY = os.path.dirname(os.__file__) + os.sep
+# Of call sites: files of this package, of PyTorch, and of Python that call the script's functions.
+SKIPPED = (os.path.dirname(os.path.abspath(__file__)) + os.sep,
+           os.path.dirname(torch.__file__) + os.sep, "<", LIBRARY + "runpy", LIBRARY + "contextlib",
+           LIBRARY + "threading", LIBRARY + "multiprocessing")
 
 
 class Thread(threading.local):
@@ -43,7 +47,8 @@ class Recorder(Core):
                          slow.backing, exchange, host_op_ns, POLL_NS)
         self.profile, self.thread = profile, Thread()
         self.slow_op, self.backing, self.mode = slow, slow.backing, None
-        self.sites, self.host = Sites(root), {}
+        self.root, self.host = os.path.abspath(root) + os.sep, {}
+        self.sites, self.site_numbers = ["?"], {"?": 0}  # texts: "file.py:12"
         self.steps_of = None  # the optimizer whose updates divide the run into steps
         self.process = os.getpid()
         self.out = Writer(path)
@@ -69,8 +74,8 @@ class Recorder(Core):
         signature = Signature(info, func, args, kwargs or {}, out, sources, results, self.profile)
         return signature.text, signature.flops, signature.nbytes, signature.duration_ns
 
-    def slow(self, info, func, args, kwargs):
-        return self.slow_op(info, func, args, kwargs or {})
+    def slow(self, info, func, args, kwargs, tensors, storages):
+        return self.slow_op(info, func, args, kwargs or {}, tensors, storages)
 
     def compose(self, func, args, kwargs):
         with self.mode:
@@ -85,18 +90,16 @@ class Recorder(Core):
                   name, True, True, site)
 
     def is_skipped(self, code):
-        return self.sites.is_skipped(code.co_filename)
+        return code.co_filename.startswith(SKIPPED)
 
     def add_site(self, frame):
-        number, is_new = self.sites.add(frame.f_code.co_filename, frame.f_lineno)
-        if is_new:
-            try:
-                text = json.dumps(self.sites.texts[number])
-                self.line("site", '"id":%d,"site":%s' % (number, text))
-            except BaseException:
-                self.sites.drop_last()
-                raise
-        return number
+        path = os.path.abspath(frame.f_code.co_filename).removeprefix(self.root)
+        text = "%s:%d" % (path, frame.f_lineno)
+        if text not in self.site_numbers:
+            self.line("site", '"id":%d,"site":%s' % (len(self.sites), json.dumps(text)))
+            self.site_numbers[text] = len(self.sites)
+            self.sites.append(text)
+        return self.site_numbers[text]
 
     def begin_step(self):
         self.wants_step = False
@@ -217,7 +220,7 @@ class Recorder(Core):
                       "true" if is_pinned else "false",
                       "true" if is_blocking or not is_pinned else "false",
                       '"contract":"borrow",' if engine == UPLOAD else "", queue, seq, nbytes,
-                      held_ns if engine == UPLOAD else 0, json.dumps(self.sites.texts[site]),
+                      held_ns if engine == UPLOAD else 0, json.dumps(self.sites[site]),
                       pair(src), pair(dst), start, end))
         if not is_blocking and is_pinned:
             return
@@ -231,7 +234,7 @@ class Recorder(Core):
     def waited(self, what, reason, blocked_ns, site, stream, seq):
         self.line("sync", '"what":"%s","reason":%s,"stream":%d,"seq":%d,"blocked_ns":%d,"site":%s'
                   % (what, json.dumps(reason), stream, seq, blocked_ns,
-                     json.dumps(self.sites.texts[site])))
+                     json.dumps(self.sites[site])))
 
     def synchronize(self, reason, point=None):
         """The host waits for a point (stream, seq, end) or, None, for the device."""

@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._recorder import Dispatch
-from .ops import COPY, DOWNLOAD, EMPTY, ITEM, TO, UPLOAD, is_cuda, operands
+from .ops import COPY, DOWNLOAD, EMPTY, ITEM, TO, UPLOAD, is_cuda
 
 Tensor = torch.Tensor
 current_node = torch._C._current_autograd_node
@@ -34,7 +34,7 @@ class Slow:
     def __init__(self, backing):
         self.backing, self.is_meta = backing, backing.type == "meta"
 
-    def __call__(self, info, func, args, kwargs):
+    def __call__(self, info, func, args, kwargs, tensors, storages):
         recorder, asked = self.recorder, None
         device = kwargs.get("device")
         if device is not None:
@@ -43,8 +43,6 @@ class Slow:
                 kwargs = dict(kwargs, device=self.backing)
         if kwargs.get("pin_memory"):
             return recorder.pin(func(*args, **dict(kwargs, pin_memory=False)))
-        tensors = operands(args, kwargs)
-        storages = [recorder.find(t) for t in tensors]
         some, to_device = any(storages), recorder.to_device
         if not some and not asked and to_device is None:
             return func(*args, **kwargs)  # an op on the host
@@ -83,7 +81,7 @@ class Slow:
                     raise RuntimeError(
                         "Expected all tensors to be on the same device, but found at least two "
                         "devices, cuda:0 and cpu! (in %s, %s)"
-                        % (info.name, self.recorder.sites.texts[site]))
+                        % (info.name, self.recorder.sites[site]))
 
     # ---- over the link ----
 

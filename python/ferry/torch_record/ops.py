@@ -91,23 +91,6 @@ class Info:
                 self.mixed, self.masks, self.reads_back)
 
 
-def operands(args, kwargs):
-    """The tensors among an op's arguments, in their order."""
-    found = []
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                if isinstance(item, torch.Tensor):
-                    found.append(item)
-    if kwargs:
-        for value in kwargs.values():
-            if isinstance(value, torch.Tensor):
-                found.append(value)
-    return found
-
-
 def list_of(values):
     return "[" + ",".join(map(str, values)) + "]"
 
