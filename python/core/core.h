@@ -18,7 +18,7 @@ typedef struct {
     PyObject_HEAD fy_tensor_t *handle;
     fy_device_t *device;
     uint64_t nelem;
-    int64_t *layout; /* of exchange_table.c: shape and strides; NULL before the first use */
+    int64_t *layout; /* of the exchange table: shape and strides; NULL before the first use */
     fy_dtype_t dtype;
     uint32_t nbuffers; /* of Python, that share its bytes */
     int frees_slowly;  /* destroying may call a driver or the kernel: not while holding the GIL */
@@ -46,23 +46,11 @@ void tensor_releasebuffer(PyObject *self, Py_buffer *view);
 PyObject *core_from_buffer(PyObject *module, PyObject *object);
 /* end(): the interpreter is about to end. */
 PyObject *core_end(PyObject *module, PyObject *unused);
-/* interrupt.c: waits of the calling thread, the main one, handle signals of Python. */
-void core_watch_signals(void);
-/* raise_interrupt(): raises the exception of the handler that ended the last wait, if one did. */
-PyObject *core_raise_interrupt(PyObject *module, PyObject *unused);
 /* dlpack.c */
 PyObject *tensor_dlpack(PyObject *self, PyObject *args);
 PyObject *tensor_is_read_only(PyObject *self, void *unused);
 PyObject *core_from_dlpack(PyObject *module, PyObject *args);
-/* Is it imported read-only, or a view that repeats elements? -1 with an exception. */
-int core_is_read_only(const tensor_object *tensor, fy_tensor_info_t *out_info);
-/* As fy_tensor_to_dlpack; page-locked memory as the CPU's. */
-fy_status_t core_export(tensor_object *tensor, int is_read_only, fy_stream_t *stream,
-                        DLManagedTensorVersioned **out_managed);
-/* A ferry.Tensor, or NULL with an exception. *out_is_taken: `managed` was transferred; this can be
- * so in both cases. */
-PyObject *core_import(fy_device_t *device, DLManagedTensorVersioned *managed, int *out_is_taken);
-/* exchange_table.c: sets the type's attribute; -1 with an exception. */
+/* Sets the type's attribute; -1 with an exception. */
 int core_add_exchange_table(PyObject *type);
 /* number.c */
 extern PyType_Slot tensor_number_slots[];

@@ -1,7 +1,6 @@
 /* ferry._core: the tensor object, and the C API for ferry/_c.py. load() gets the libraries' paths
  * from ferry/_library.py, so this module links nothing of Ferry.
- * Next: number.c (arithmetic), buffer.c, dlpack.c and exchange_table.c (exchange), interrupt.c,
- * bind.h (the C API). */
+ * Next: number.c (arithmetic), buffer.c and dlpack.c (exchange), bind.h (the C API). */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +237,35 @@ static PyObject *load(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Ctrl-C in a blocking wait of Ferry: the library calls a function every now and then, in which
+ * Python runs its signal handlers. The exception of one waits here until the call has returned. */
+static PyObject *pending_type, *pending, *pending_traceback; /* guarded by the GIL */
+
+static int run_handlers(void *unused)
+{
+    (void)unused;
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const int has_failed = PyErr_CheckSignals() != 0;
+    if (has_failed) {
+        Py_CLEAR(pending_type);
+        Py_CLEAR(pending);
+        Py_CLEAR(pending_traceback);
+        PyErr_Fetch(&pending_type, &pending, &pending_traceback);
+    }
+    PyGILState_Release(state);
+    return has_failed;
+}
+
+/* Raises the exception of the handler that ended the last wait, if one did. */
+static PyObject *raise_interrupt(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    if (!pending_type) Py_RETURN_NONE;
+    PyErr_Restore(pending_type, pending, pending_traceback);
+    pending_type = pending = pending_traceback = NULL;
+    return NULL;
+}
+
 /* bind(error_type, raise_error, refuse_error, tensor_type, number_of, scalar, dtype_number,
  * is_main_thread) */
 static PyObject *bind(PyObject *module, PyObject *args)
@@ -255,7 +283,7 @@ static PyObject *bind(PyObject *module, PyObject *args)
     tensor_type = Py_NewRef(type);
     find_number = Py_NewRef(number);
     bind_scalar_hook = Py_NewRef(scalar);
-    if (is_main_thread) core_watch_signals();
+    if (is_main_thread) api.fy_interrupt_set(run_handlers, NULL);
     Py_RETURN_NONE;
 }
 
@@ -295,7 +323,7 @@ static PyMethodDef functions[] = {
     { "number", number, METH_VARARGS, NULL },
     { "show", show, METH_O, NULL },
     { "end", core_end, METH_NOARGS, NULL },
-    { "raise_interrupt", core_raise_interrupt, METH_NOARGS, NULL },
+    { "raise_interrupt", raise_interrupt, METH_NOARGS, NULL },
     { "from_buffer", core_from_buffer, METH_O, NULL },
     { "from_dlpack", core_from_dlpack, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },
