@@ -13,8 +13,7 @@ set(FERRY_CUDA_ALL_ARCHITECTURES 75 80 86 89 90)
 # is missing or finds none.
 function(ferry_find_cards out)
     set(cards)
-    ferry_forget_removed(FERRY_NVIDIA_SMI)
-    find_program(FERRY_NVIDIA_SMI nvidia-smi)
+    ferry_find(program FERRY_NVIDIA_SMI nvidia-smi)
     if(FERRY_NVIDIA_SMI)
         execute_process(COMMAND ${FERRY_NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE lines ERROR_QUIET
                         RESULT_VARIABLE failed TIMEOUT 30)

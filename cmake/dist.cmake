@@ -15,8 +15,7 @@ target_link_libraries(ferry_dist PUBLIC ferry_train ferry PRIVATE Threads::Threa
 
 set(FERRY_MPIS "")
 foreach(mpi openmpi mpich)
-    ferry_forget_removed(FERRY_MPICC_${mpi})
-    find_program(FERRY_MPICC_${mpi} mpicc.${mpi})
+    ferry_find(program FERRY_MPICC_${mpi} mpicc.${mpi})
     mark_as_advanced(FERRY_MPICC_${mpi})
     if(NOT FERRY_MPICC_${mpi})
         continue()

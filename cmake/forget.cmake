@@ -12,3 +12,14 @@ function(ferry_forget_removed variable)
         unset(${variable} CACHE)
     endif()
 endfunction()
+
+# ferry_find(path|library|program VARIABLE NAME [OPTION...]): find_KIND after
+# ferry_forget_removed.
+function(ferry_find kind variable name)
+    if(kind STREQUAL "path")
+        ferry_forget_removed(${variable} ${name})
+    else()
+        ferry_forget_removed(${variable})
+    endif()
+    cmake_language(CALL find_${kind} ${variable} ${name} ${ARGN})
+endfunction()

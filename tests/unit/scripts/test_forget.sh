@@ -15,10 +15,8 @@ cat >"$work/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.22)
 project(small NONE)
 include("$root/cmake/forget.cmake")
-ferry_forget_removed(TOOL)
-ferry_forget_removed(FOLDER head.h)
-find_program(TOOL tool PATHS "$work/one" "$work/two" NO_DEFAULT_PATH)
-find_path(FOLDER head.h PATHS "$work/one" "$work/two" NO_DEFAULT_PATH)
+ferry_find(program TOOL tool PATHS "$work/one" "$work/two" NO_DEFAULT_PATH)
+ferry_find(path FOLDER head.h PATHS "$work/one" "$work/two" NO_DEFAULT_PATH)
 message(STATUS "found \${TOOL} \${FOLDER}")
 END
 configured TOOL-NOTFOUND FOLDER-NOTFOUND
@@ -32,11 +30,7 @@ configured /nowhere/tool "$work/one" -DTOOL=/nowhere/tool
 rm "$work/one"/*
 configured TOOL-NOTFOUND FOLDER-NOTFOUND
 
-searches=0
-while read -r variable; do
-    searches=$((searches + 1))
-    grep -rqE --include='*.cmake' --include=CMakeLists.txt "ferry_forget_removed\(${variable}[ )]" "$root"/{cmake,python,tests} ||
-        fail "$variable is searched without ferry_forget_removed"
-done < <(grep -rhoE --include='*.cmake' --include=CMakeLists.txt '^ *find_(program|path|library)\([^ ]+' "$root"/{cmake,python,tests} |
-    sed 's/.*(//; s/[${}]/\\&/g')
-[ $searches -gt 10 ] || fail "only $searches searches"
+searches() { grep -rnE --include='*.cmake' --include=CMakeLists.txt "^ *$1\\(" "$root"/{cmake,python,tests}; }
+if searches 'find_(program|path|library)'; then fail "searches without ferry_find"; fi
+count=$(searches ferry_find | wc -l)
+[ "$count" -gt 10 ] || fail "only $count searches"

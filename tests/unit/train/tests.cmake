@@ -15,8 +15,7 @@ foreach(file low model model_gradients norm_sync trainer)
 endforeach()
 # Files that readers of data sets must refuse, one for each rule: make_dataset_rejects.py. Their path
 # is relative to the sources, where tests run, so that error texts hold it.
-ferry_forget_removed(FERRY_PYTHON3)
-find_program(FERRY_PYTHON3 python3)
+ferry_find(program FERRY_PYTHON3 python3)
 file(RELATIVE_PATH rejects ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/data/rejects)
 if(FERRY_PYTHON3)
     set(make_dataset_rejects ${CMAKE_CURRENT_SOURCE_DIR}/unit/train/data/make_dataset_rejects.py)
