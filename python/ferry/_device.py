@@ -101,8 +101,8 @@ host = Device("host")
 @contextlib.contextmanager
 def borrowed(handle: Any) -> Iterator[Device]:
     """A Device that Ferry has opened for a callback; its end closes nothing but the object."""
-    device = Device.__new__(Device)
-    device._as_parameter_, device.name = handle, _c.fy_device_name(handle)
+    device = Device._of(handle)
+    device.name = _c.fy_device_name(handle)
     _by_handle[handle] = device
     try:
         yield device

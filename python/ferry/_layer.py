@@ -11,7 +11,8 @@ from ferry._types import Shape, is_sequence
 
 
 def _parameter(name: str, given: Any) -> Any:
-    shape, *init = given if isinstance(given, tuple) and given and _is_shape(given[0]) else (given,)
+    has_init = isinstance(given, tuple) and given and isinstance(given[0], (list, tuple))
+    shape, *init = given if has_init else (given,)
     dims = tuple(shape) if is_sequence(shape) else (shape,)
     if len(dims) > _c.FY_MAX_RANK:
         raise ValueError(f"the parameter {name!r} has {len(dims)} axes, more than {_c.FY_MAX_RANK}")
@@ -19,10 +20,6 @@ def _parameter(name: str, given: Any) -> Any:
         name=name, rank=len(dims), dims=dims, fan_in=dims[-1] if len(dims) > 1 else 1,
         fan_out=dims[0] if dims else 1, init=init[0] if init else "constant",
     )  # fmt: skip
-
-
-def _is_shape(value: Any) -> bool:
-    return isinstance(value, (list, tuple))
 
 
 def make_custom(

@@ -44,12 +44,6 @@ class Ticket(Value):
     __slots__ = ("_as_parameter_",)
     _instead = "wait for it in this process"
 
-    @classmethod
-    def _of(cls, value: Any) -> "Ticket":
-        ticket = cls.__new__(cls)
-        ticket._as_parameter_ = value
-        return ticket
-
     @property
     def is_done(self) -> bool:
         """Whether the request is done. Raises what it failed with. Waits for nothing."""

@@ -140,7 +140,7 @@ class Tensor(_core.Tensor, Handle):
             return array
         if self._is_read_only:
             raise BufferError("the tensor is read-only, or a view that repeats elements: copy it")
-        return numpy.from_dlpack(_Writable(self))
+        return numpy.from_dlpack(self)
 
     def tolist(self) -> Any:
         """The elements of a host tensor as nested lists; of rank 0 the value."""
@@ -191,7 +191,22 @@ class Tensor(_core.Tensor, Handle):
         The consumer may write to the bytes, unless the tensor is read-only, as views that repeat
         elements are. Consumers in C find the table __dlpack_c_exchange_api__ in the type.
         """
-        return export_dlpack(self, stream, max_version, dl_device, copy)
+        is_versioned = max_version is not None and max_version[0] >= 1
+        is_read_only = self._is_read_only
+        if is_read_only and not is_versioned:
+            raise BufferError(
+                "the tensor is read-only, which DLPack before version 1 cannot express: ask with "
+                "max_version=(1, 0), or copy the tensor"
+            )
+        if copy:
+            raise BufferError("ferry copies nothing by itself: copy on your side")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError("ferry moves nothing by itself: download or upload the tensor first")
+        if stream == -1 or not self.device.name.startswith("cuda:"):
+            return self._dlpack(is_read_only, is_versioned, None)
+        native = LEGACY_STREAM if stream is None else int(stream)
+        wrapped = _c.fy_stream_create(self.device, _c.fy_stream_options_t(native=native))
+        return self._dlpack(is_read_only, is_versioned, wrapped)
 
     # ---- views: nothing moves ----
 
@@ -319,44 +334,12 @@ class Tensor(_core.Tensor, Handle):
         return f"{table}<table>{cells}</table>"
 
 
-class _Writable:
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-    def __dlpack__(self, *, max_version: Any = None, **options: Any) -> Any:
-        return self.tensor.__dlpack__(max_version=max_version, **options)
-
-    def __dlpack_device__(self) -> Tuple[int, int]:
-        return self.tensor.__dlpack_device__()
-
-
 def _empty_list(shape: Sequence[int]) -> list:
     return [_empty_list(shape[1:]) for _ in range(shape[0])] if len(shape) > 1 else []
 
 
 def transfer_options(dtype: Any) -> Any:
     return None if dtype is None else _c.fy_transfer_options_t(dtype=dtype)
-
-
-def export_dlpack(
-    tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy: Any
-) -> Any:
-    is_versioned = max_version is not None and max_version[0] >= 1
-    is_read_only = tensor._is_read_only
-    if is_read_only and not is_versioned:
-        raise BufferError(
-            "the tensor is read-only, which DLPack before version 1 cannot express: ask with "
-            "max_version=(1, 0), or copy the tensor"
-        )
-    if copy:
-        raise BufferError("ferry copies nothing by itself: copy on your side")
-    if dl_device is not None and tuple(dl_device) != tensor.__dlpack_device__():
-        raise BufferError("ferry moves nothing by itself: download or upload the tensor first")
-    if stream == -1 or not tensor.device.name.startswith("cuda:"):
-        return tensor._dlpack(is_read_only, is_versioned, None)
-    native = LEGACY_STREAM if stream is None else int(stream)
-    wrapped = _c.fy_stream_create(tensor.device, _c.fy_stream_options_t(native=native))
-    return tensor._dlpack(is_read_only, is_versioned, wrapped)
 
 
 def from_dlpack(source: Any) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import sys
-from typing import Any, Sequence, Union
+from typing import Any, Self, Sequence, Union
 
 from ferry import _c, _core
 
@@ -24,6 +24,12 @@ class Handle:
 
     __slots__ = ()
     _instead = "make another one, or pass the object itself"
+
+    @classmethod
+    def _of(cls, handle: Any) -> Self:
+        made = cls.__new__(cls)
+        made._as_parameter_ = handle  # type: ignore[attr-defined]
+        return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(

@@ -290,12 +290,6 @@ class Dataset(Handle):
         self._as_parameter_ = _c.fy_dataset_create(info, x, y)
 
     @classmethod
-    def _of(cls, handle: Any) -> "Dataset":
-        made = cls.__new__(cls)
-        made._as_parameter_ = handle
-        return made
-
-    @classmethod
     def open(cls, name: str, directory: Any = None, test: bool = False) -> "Dataset":
         """A known set, "mnist", "cifar10" or "airfoil"; without a directory a generated one."""
         return cls._of(_c.fy_dataset_open(name, directory, bool(test)))

@@ -72,9 +72,9 @@ LENGTHS = {
     "fy_layer_def_t.shape.out_dims": "FY_MAX_RANK",
     "fy_layer_def_t.forward.params": "bind_layer_params(s[1].p)",
     "fy_op_info_t.src": "s->nsrc_max == FY_OP_VARIADIC ? s->nsrc_min : s->nsrc_max",
-    "fy_op_info_t.dst": "s->ndst", "fy_op_backward_t.src": "s->nsrc", "fy_op_backward_t.dst": "s->ndst",
+    "fy_op_info_t.dst": "s->ndst",
     "fy_op_backward_t.dst_grad": "s->ndst", "fy_op_backward_t.wanted": "s->nsrc",
-    "fy_launch_t.src": "s->nsrc", "fy_launch_t.dst": "s->ndst", "fy_launch_t.attrs": "s->attrs_nbytes",
+    "fy_launch_t.attrs": "s->attrs_nbytes",
     "fy_batch_t.host": "s->count",
     "fy_op_backward_t.attrs": "s->info ? s->info->attrs_nbytes : 0",
 }  # fmt: skip
