@@ -46,7 +46,7 @@ class Recorder(Core):
         super().__init__(Base, untyped, torch._C._current_autograd_node, torch.is_grad_enabled,
                          slow.backing, exchange, host_op_ns, POLL_NS)
         self.profile, self.thread = profile, Thread()
-        self.slow_op, self.backing, self.mode = slow, slow.backing, None
+        self.slow, self.backing, self.mode = slow, slow.backing, None  # Core calls slow
         self.root, self.host = os.path.abspath(root) + os.sep, {}
         self.sites, self.site_numbers = ["?"], {"?": 0}  # texts: "file.py:12"
         self.steps_of = None  # the optimizer whose updates divide the run into steps
@@ -73,9 +73,6 @@ class Recorder(Core):
     def sign(self, info, func, args, kwargs, out, sources, results):
         signature = Signature(info, func, args, kwargs or {}, out, sources, results, self.profile)
         return signature.text, signature.flops, signature.nbytes, signature.duration_ns
-
-    def slow(self, info, func, args, kwargs, tensors, storages):
-        return self.slow_op(info, func, args, kwargs or {}, tensors, storages)
 
     def compose(self, func, args, kwargs):
         with self.mode:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as functional
 
 from .ops import Group
+from .tensor_api import setting
 
 Tensor = torch.Tensor
 HALVES = (torch.float16, torch.bfloat16)
@@ -80,14 +81,10 @@ class PackedSequence(Grouped):
 
 
 def write(recorder, group, sources, results, node):
-    before, recorder.category = recorder.category, "gradients" if node else "activations"
-    try:
-        with recorder:
-            if recorder.wants_step:
-                recorder.begin_step()
-            recorder.record(group, sources, None, results, node)
-    finally:
-        recorder.category = before
+    with setting(recorder, "category", "gradients" if node else "activations"), recorder:
+        if recorder.wants_step:
+            recorder.begin_step()
+        recorder.record(group, sources, None, results, node)
 
 
 def run(kind, recorder, plan, function, kept, tensors):

@@ -35,7 +35,7 @@ class Slow:
         self.backing, self.is_meta = backing, backing.type == "meta"
 
     def __call__(self, info, func, args, kwargs, tensors, storages):
-        recorder, asked = self.recorder, None
+        recorder, kwargs, asked = self.recorder, kwargs or {}, None
         device = kwargs.get("device")
         if device is not None:
             asked = is_cuda(device) or (self.is_meta and device.type == "meta")

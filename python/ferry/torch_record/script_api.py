@@ -10,7 +10,7 @@ import torch.optim.swa_utils as swa_utils
 import torch.utils._foreach_utils as foreach
 
 from .ops import DOWNLOAD, UPLOAD
-from .tensor_api import CUDA
+from .tensor_api import CUDA, setting
 
 
 def patch_scripts(patches, recorder):
@@ -60,11 +60,8 @@ def patch_scripts(patches, recorder):
     old_apply = torch.nn.Module._apply
 
     def apply(self, *args, **kwargs):
-        before, recorder.category = recorder.category, "weights"
-        try:
+        with setting(recorder, "category", "weights"):
             return old_apply(self, *args, **kwargs)
-        finally:
-            recorder.category = before
     patches.set(torch.nn.Module, "_apply", apply)
     patches.set(torch.nn.Module, "compile", lambda self, *args, **kwargs: None)
 
@@ -76,11 +73,8 @@ def patch_scripts(patches, recorder):
     scaler = torch.amp.GradScaler
     for name in ("_maybe_opt_step", "update"):
         def method(self, *args, _old=getattr(scaler, name), **kwargs):
-            before, thread.reason = thread.reason, "GradScaler"
-            try:
+            with setting(thread, "reason", "GradScaler"):
                 return _old(self, *args, **kwargs)
-            finally:
-                thread.reason = before
         patches.set(scaler, name, method)
 
     # ---- ops that CUDA has in another form ----

@@ -1,6 +1,7 @@
 """Replaces methods of torch.Tensor and constructors whose result depends on a device, so that
 tensors of the device report "cuda:0" and copies that Python asks for are seen."""
 
+import contextlib
 import functools
 
 import torch
@@ -9,6 +10,17 @@ from .ops import aten, is_cuda
 
 Tensor, Base = torch.Tensor, torch._C.TensorBase
 CUDA = torch.device("cuda", 0)
+
+
+@contextlib.contextmanager
+def setting(owner, name, value):
+    """The attribute has the value inside the block."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 class Patches:
@@ -64,13 +76,9 @@ def patch_tensors(patches, recorder, backing):
     # ---- copies ----
 
     def move(t, to_device, reason, **options):
-        before = recorder.to_device, thread.reason
-        recorder.to_device, thread.reason = to_device, reason
-        try:
-            options = {name: value for name, value in options.items() if value is not None}
+        options = {name: value for name, value in options.items() if value is not None}
+        with setting(recorder, "to_device", to_device), setting(thread, "reason", reason):
             made = aten._to_copy.default(t, **options)
-        finally:
-            recorder.to_device, thread.reason = before
         if made.grad_fn is not None:
             made.grad_fn.register_hook(functools.partial(move_back, not to_device))
         return made
@@ -113,11 +121,8 @@ def patch_tensors(patches, recorder, backing):
             if recorder.inside or recorder.to_device is not None:
                 return old(t, *args, device=device, **kwargs)
             want = is_ours(t) if device is None else is_cuda(torch.device(device))
-            recorder.to_device = want
-            try:
+            with setting(recorder, "to_device", want):
                 return old(t, *args, device=backing if want else "cpu", **kwargs)
-            finally:
-                recorder.to_device = None
         set_on_tensor(name, method)
     for name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided"):
         new_on(name)
@@ -139,11 +144,8 @@ def patch_tensors(patches, recorder, backing):
             want = is_ours(t) if device is None else is_cuda(torch.device(device))
             if device is None or want == is_ours(t):
                 return old(t, *args, **kwargs)
-            before, recorder.to_device = recorder.to_device, want
-            try:
+            with setting(recorder, "to_device", want):
                 return old(t, *args, device=backing if want else "cpu", **kwargs)
-            finally:
-                recorder.to_device = before
         patches.set(torch, name, function)
     for name in ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"):
         like_on(name)
@@ -186,12 +188,8 @@ def patch_tensors(patches, recorder, backing):
         def method(t, *args):
             if not is_ours(t):
                 return old(t, *args)
-            before = thread.reason
-            thread.reason = before or name
-            try:
+            with setting(thread, "reason", thread.reason or name):
                 return old(t, *args)
-            finally:
-                thread.reason = before
         set_on_tensor(name, method)
     for name in ("item", "__bool__", "__float__", "__int__", "__index__"):
         reader(name)
