@@ -75,8 +75,6 @@ run | plan)
     source "$parts/steps.inc.sh"
     # shellcheck source=scripts/gpu-check/phases.inc.sh
     source "$parts/phases.inc.sh"
-    # shellcheck source=scripts/gpu-check/report.inc.sh
-    source "$parts/report.inc.sh"
     "$command" "$@"
     ;;
 '') usage "no command" ;;

@@ -34,6 +34,11 @@ ferry_words() {
     program ferry
     words=("${program[@]}" "$@")
 }
+# ferry_step NAME SECONDS ARGUMENT...: a subcommand that prints JSON.
+ferry_step() {
+    ferry_words "${@:3}"
+    json_step "$1" "$2" "${words[@]}"
+}
 # The number in cuda:N.
 device_index() {
     local name=${device%%\?*}
@@ -76,8 +81,7 @@ verdicts_of() {
 require_device() {
     local name=device-of-$phase tool library
     unset "verdict_of[$name]"
-    ferry_words info --device "$device" --json
-    if json_step "$name" 20 "${words[@]}"; then
+    if ferry_step "$name" 20 info --device "$device" --json; then
         if [[ ${verdict_of[$phase]:-} == notrun ]]; then note "$phase" passed 0 0 "$device opens now"; fi
         return 0
     fi
@@ -221,10 +225,8 @@ phase_figures() {
     ferry_words calibrate "$calibrated" --out "$logs/card.profile.json"
     step calibrate 25 "${words[@]}"
     [[ -s $logs/card.profile.json ]] && cp "$logs/card.profile.json" "$results/"
-    ferry_words bench copy "${short[@]}" --device "$device" --json
-    json_step bench-copy 5 "${words[@]}"
-    ferry_words bench gemm "${gemm[@]}" --device "$device" --json
-    json_step bench-gemm 5 "${words[@]}"
+    ferry_step bench-copy 5 bench copy "${short[@]}" --device "$device" --json
+    ferry_step bench-gemm 5 bench gemm "${gemm[@]}" --device "$device" --json
 }
 
 # ---- learn ----
@@ -252,15 +254,12 @@ predict() {
     local name=$1 limit=$(($2 / 3))
     shift 2
     repeat_for "$name-within-15-percent" "$name-predicted" "$name"
-    ferry_words "$@" --device "sim:0?profile=$logs/card.profile.json&numerics=off" --json
-    json_step "$name-predicted" $limit "${words[@]}"
-    ferry_words "$@" --device "$device" --json
-    json_step "$name" $limit "${words[@]}"
-    ferry_words compare "$logs/$name-predicted.json" "$logs/$name.json" --prediction --within 0.15 --json
+    ferry_step "$name-predicted" $limit "$@" --device "sim:0?profile=$logs/card.profile.json&numerics=off" --json
+    ferry_step "$name" $limit "$@" --device "$device" --json
     if ((is_fake)); then
         skip "$name-within-15-percent" "times of the fake driver mean nothing"
     else
-        json_step "$name-within-15-percent" $limit "${words[@]}"
+        ferry_step "$name-within-15-percent" $limit compare "$logs/$name-predicted.json" "$logs/$name.json" --prediction --within 0.15 --json
     fi
 }
 
@@ -270,11 +269,9 @@ phase_learn() {
     for name in "${!verdict_of[@]}"; do # an op may have failed with cuDNN and without
         [[ $name == o[pw]*-* && ${verdict_of[$name]} == failed && " ${failed[*]} " != *" ${name#o*-} "* ]] && failed+=("${name#o*-}")
     done
-    ferry_words train mnist2018 --device "$device" --epochs 1 --graph --log-every 0 "${short[@]}" --json
-    json_step epoch-as-a-graph 15 "${words[@]}"
+    ferry_step epoch-as-a-graph 15 train mnist2018 --device "$device" --epochs 1 --graph --log-every 0 "${short[@]}" --json
     repeat_for accuracy ten-epochs
-    ferry_words train mnist2018 --device "$device" --epochs $epochs --log-every 0 "${short[@]}" --json
-    json_step ten-epochs 50 "${words[@]}"
+    ferry_step ten-epochs 50 train mnist2018 --device "$device" --epochs $epochs --log-every 0 "${short[@]}" --json
     check_accuracy
     # What remained of the other calls may leave the rest of this call no less than 75 s.
     if ! ((is_plan)); then
