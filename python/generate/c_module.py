@@ -35,14 +35,15 @@ NULL_PATHS = {"fy_dataset_open.directory", "fy_ledger_record.path", "fy_ledger_w
 # Pointers to structs that are arrays; their lengths come before or after them.
 STRUCT_ARRAYS = {"children", "branches", "specs", "entries", "pairs", "ranges", "points", "src"}
 COUNTS = {"rank": {"dims"}, "naxes": {"axes"}, "npairs": {"pairs"}, "npoints": {"points"},
-          "nsrc": {"src"}, "ndst": {"dst"}, "attrs_nbytes": {"attrs"}}  # fmt: skip
+          "nsrc": {"src"}, "ndst": {"dst"}, "attrs_nbytes": {"attrs"}, "nbytes": {"text"}, "size": {"text"},
+          "out_rank": {"out_dims"}}  # fmt: skip
 # Pointers to bytes, with the fewest that C reads; other void pointers are addresses.
 BYTES = {"fy_model_describe.text": 0, "fy_communicator_id.out_id": 128,
          "fy_dataset_get.out_sample": 0, "fy_dataset_get.out_label": 0, "fy_op_call.attrs": 0, "fy_op_infer.attrs": 0, "fy_dataset_create.data": 0,
          "fy_dataset_create.labels": 0, "fy_communicator_options_t.id": 128, "fy_launch_t.attrs": 0,
          "fy_op_backward_t.attrs": 0,
          "fy_train_options_t.stop": 4, "fy_find_lr_options_t.stop": 4}  # fmt: skip
-ADDRESSES = {"native", "event", "word", "data", "token", "workspace", "stream", "user", "fault",
+ADDRESSES = {"native", "event", "word", "data", "token", "workspace", "stream", "user",
              "out_native", "out_data", "out_address"}  # fmt: skip
 # Lengths as expressions of the slots s[].
 RANK = "bind_rank(s[1].p)"
@@ -85,7 +86,7 @@ OUT_ARRAYS = {"fy_split.out_views", "fy_tensor_upload_many.out_dst", "fy_batch_s
               "fy_table_standardise.out_mean", "fy_table_standardise.out_std",
               "fy_model_sample_shape.out_dims", "fy_layer_def_t.shape.out_dims",
               "fy_backward_fn.src_grad", "fy_train_find_lr.points", "fy_op_infer.dst"}  # fmt: skip
-GIVEN_COUNTS = {"fy_split.count", "fy_op_infer.ndst"}
+GIVEN_COUNTS = {"fy_split.count", "fy_op_infer.ndst", "fy_model_sample_shape.out_rank"}
 BORROWED = {"fy_prefetch_next.out_tensors", "fy_optimizer_state.out_tensor", "fy_table_values",
             "fy_device_host"}  # fmt: skip
 # Handles that a call takes over, beside those of _destroy and _close. Add new ones: C frees them.
@@ -141,6 +142,8 @@ def text(value):
 
 def base_of(c_type):
     """("fy_tensor_t", stars, whether the first is const) of "const fy_tensor_t *const *"."""
+    if isinstance(c_type, tuple):  # a function
+        return "", 0, False
     words = [w for w in c_type.replace("*", " * ").split() if w not in ("volatile", "struct")]
     name = next(w for w in words if w not in ("const", "*"))
     return name, words.count("*"), words[0] == "const"
@@ -152,8 +155,7 @@ class Writer:
         self.structs = [s for s in api.structs if not s.name.startswith("DL")]
         self.struct_numbers = {s.name: i for i, s in enumerate(self.structs)}
         self.handles = sorted(api.opaque - {"fy_tensor_t"})
-        self.functions = [f for f in api.functions]
-        self.numbers = {f.name: i for i, f in enumerate(self.functions)}
+        self.numbers = {f.name: i for i, f in enumerate(api.functions)}
         self.types, self.lengths, self.callbacks, self.texts = {}, {}, {}, []
         self.used_enums, self.kinds = set(), {}
         # None is no operand of an op. Other calls of C refuse NULL by themselves.
@@ -198,7 +200,7 @@ class Writer:
         self.used_enums.add(base)
         return self.type("ENUM", 4, 1, of=f"&enum_{base}")
 
-    def pointer_type(self, base, name, key, is_const, is_array):
+    def pointer_type(self, base, name, key, is_array):
         """Of a parameter or field with one star."""
         base = self.known(base)
         if base == "char":
@@ -219,20 +221,20 @@ class Writer:
         """Of a parameter, a field or a result; is_out: of what the pointer points to."""
         if isinstance(c_type, tuple) or c_type in self.api.callbacks:
             return self.type("FUNCTION", of=f"&{self.callback(c_type, key)}")
-        base, stars, is_const = base_of(c_type)
+        base, stars, _ = base_of(c_type)
         if key in BYTES:
             return self.type("BYTES", BYTES[key])
         if is_out and key in OUT_ARRAYS:
             return self.type_of(c_type, name, key + ".", is_array=True)
         if is_out:
             if stars == 1 and self.known(base) in self.struct_numbers:
-                return self.pointer_type(base, name, key, is_const, False)
+                return self.pointer_type(base, name, key, False)
             stars -= 1
         if stars == 0:
             return self.value_type(base, name)
         if stars == 1:
-            return self.pointer_type(base, name, key, is_const, is_array)
-        return self.array(self.pointer_type(base, name, key, is_const, False))
+            return self.pointer_type(base, name, key, is_array)
+        return self.array(self.pointer_type(base, name, key, False))
 
     # ---- parameters ----
 
@@ -259,18 +261,10 @@ class Writer:
         names = {p.name for p in parameters}
         found = {}
         for i, p in enumerate(parameters):
-            if f"{owner}.{p.name}" in GIVEN_COUNTS or isinstance(p.type, tuple):
-                continue
             arrays = COUNTS.get(p.name, set()) & names
             if p.name == "count":
-                arrays = {
-                    q.name for q in parameters if not isinstance(q.type, tuple) and self.is_array(owner, q)
-                }
-            if (owner, p.name) in (("fy_table_parse", "nbytes"), ("fy_model_describe", "size")):
-                arrays = {"text"}
-            if p.name == "out_rank" and owner == "fy_layer_def_t.shape":
-                arrays = {"out_dims"} & names
-            if arrays:
+                arrays = {q.name for q in parameters if self.is_array(owner, q)}
+            if arrays and f"{owner}.{p.name}" not in GIVEN_COUNTS:
                 found[i] = arrays
         return found
 
@@ -291,8 +285,7 @@ class Writer:
         """(rows of bind_param, parameters that Python passes)"""
         counts = self.counts(owner, parameters)
         count_of = {name: i + 1 for i, names in counts.items() for name in names}
-        kind = "VOID" if result == "void" else None
-        first = self.type(kind) if kind else self.result_type(owner, result)
+        first = self.type_of(result, "result", owner)
         borrowed = "BIND_BORROWED" if owner in BORROWED else "0"
         rows, given = [f'{{ "result", {first}, BIND_OUT, {borrowed}, 0, {self.length(owner)} }}'], []
         for i, p in enumerate(parameters):
@@ -307,9 +300,9 @@ class Writer:
                 flags.append("FILLED")
             if key in self.required or p.name in (PATHS | {"dims"}) and key not in NULL_PATHS:
                 flags.append("NOT_NONE")
-            is_array = not isinstance(p.type, tuple) and self.is_array(owner, p)
+            is_array = self.is_array(owner, p)
             number = count_of.get(p.name, 0)
-            if p.name == "user" and not isinstance(p.type, tuple):
+            if p.name == "user":
                 role = "USER"
                 number = 1 if owner == "fy_layer_create" else 0
             elif i in counts:
@@ -322,13 +315,13 @@ class Writer:
                     flags.append("NOT_NONE")
             elif key == "fy_op_call.dst":
                 role = "INOUT"
-            elif is_callback and not isinstance(p.type, tuple):
+            elif is_callback:
                 base, stars, is_const = base_of(p.type)
                 if stars == 1 and not is_const and self.known(base) in self.struct_numbers:
                     role = "INOUT"
             if role == "NBYTES":
                 c_type = parameters[i - 1].type
-                kind = self.pointer_type(base_of(c_type)[0], "", "", False, False)
+                kind = self.pointer_type(base_of(c_type)[0], "", "", False)
             elif role == "COUNT":
                 kind = self.value_type(base_of(p.type)[0], "")
             elif role == "USER":
@@ -344,11 +337,6 @@ class Writer:
             )
         return rows, given
 
-    def result_type(self, owner, result):
-        if result == "double *":
-            return self.array(self.type("DOUBLE", 8))
-        return self.type_of(result, "result", owner)
-
     def check_length(self, kind, is_known, key):
         if self.kinds[kind] == "ARRAY" and not is_known:
             raise SystemExit(f"c_module.py does not know the length of {key}: LENGTHS has it")
@@ -356,22 +344,20 @@ class Writer:
     # ---- callbacks ----
 
     def callback(self, c_type, key):
-        name = c_type if isinstance(c_type, str) else key.replace(".", "_")
+        owner = c_type if isinstance(c_type, str) else key
+        name = owner.replace(".", "_")
         if name in self.callbacks:
             return self.callbacks[name]
         self.callbacks[name] = f"callback_{name}"
-        owner = c_type if isinstance(c_type, str) else key
-        result, parameters = self.api.callbacks[c_type] if isinstance(c_type, str) else c_type
+        result, parameters = self.api.callbacks.get(owner, c_type)
         field = key.rpartition(".")[2]
         if name in UNSUPPORTED or "*" in result or field == "destroy" or name.startswith("fy_device_options"):
             row = f'{{ "{field}", NULL, 0, 0, 0, 0, 0, NULL }}'
             self.texts.append(f"static const bind_callback callback_{name} = {row};")
             return self.callbacks[name]
         rows, _ = self.rows(owner, result, parameters, is_callback=True)
-        self.texts.append(
-            f"static const bind_param params_of_{name}[] = {{\n    " + ",\n    ".join(rows) + "\n};"
-        )
-        said = ", ".join(self.declared(p) for p in parameters)
+        self.add_table(f"bind_param params_of_{name}[]", rows)
+        said = ", ".join(f"{p.type} {p.name}" for p in parameters)
         slots = ["{ 0 }"] + [self.slot(p) for p in parameters]
         user = USERS.get(name, "user")
         back = f"return ({result})" if result != "void" else "(void)"
@@ -381,11 +367,8 @@ class Writer:
             f"    union bind_slot s[] = {{ {', '.join(slots)} }};\n"
             f"    {back}bind_run(&callback_{name}, {user}, s);\n}}"
         )
-        has_scope = any(
-            isinstance(p.type, str)
-            and re.search("fy_(tensor|device|model|op_backward|batch)_t", p.type)
-            for p in parameters
-        )
+        owning = "fy_(tensor|device|model|op_backward|batch)_t"
+        has_scope = any(re.search(owning, p.type) for p in parameters)
         index = int(name == "fy_model_step_fn")
         row = (
             f'{{ "{field}", params_of_{name}, {len(rows)}, {index}, {int(has_scope)}, '
@@ -393,9 +376,6 @@ class Writer:
         )
         self.texts.append(f"static const bind_callback callback_{name} = {row};")
         return self.callbacks[name]
-
-    def declared(self, p):
-        return f"{p.type} {p.name}" if isinstance(p.type, str) else "void *" + p.name
 
     def slot(self, p):
         base, stars, _ = base_of(p.type)
@@ -422,22 +402,18 @@ class Writer:
             key = f"{struct.name}.{field.name}"
             hidden = field.name in ("struct_size", "user", "destroy", "fault") or "reserved" in field.name
             length, count, reads = "0", -1, "NULL"
-            if isinstance(field.type, tuple) or field.type in self.api.callbacks:
-                kind = self.type_of(field.type, field.name, key)
+            is_array = f"n{field.name}" in arrays or key in LENGTHS
+            if base_of(field.type)[0] == "char" and field.length:
+                kind = self.type("CHARS", field.length)
+            elif field.name == "fault":
+                kind = self.type("ADDRESS")
             else:
-                base, stars, is_const = base_of(field.type)
-                is_array = f"n{field.name}" in arrays or key in LENGTHS
-                if base == "char" and field.length:
-                    kind = self.type("CHARS", field.length)
-                elif field.name in ("user", "fault"):
-                    kind = self.type("ADDRESS")
-                else:
-                    kind = self.type_of(field.type, field.name, key, is_array)
-                    length = field.length or "0"
-                    if f"n{field.name}" in arrays:
-                        count = names.index(f"n{field.name}")
-                        LENGTHS[key] = f"s->n{field.name}"
-                    reads = self.length(key, struct.name)
+                kind = self.type_of(field.type, field.name, key, is_array)
+                length = field.length or "0"
+                if f"n{field.name}" in arrays:
+                    count = names.index(f"n{field.name}")
+                    LENGTHS[key] = f"s->n{field.name}"
+                reads = self.length(key, struct.name)
             self.check_length(kind, reads != "NULL", key)
             if field.name in arrays or (not settable and key in LENGTHS) or key in READ_ONLY:
                 count = -2  # set with its array, or by C
@@ -445,9 +421,7 @@ class Writer:
             rows.append(
                 f"{{ {name}, {kind}, offsetof({struct.name}, {field.name}), {length}, {count}, {reads} }}"
             )
-        self.texts.append(
-            f"static const bind_field fields_{number}[] = {{\n    " + ",\n    ".join(rows) + "\n};"
-        )
+        self.add_table(f"bind_field fields_{number}[]", rows)
         init = self.numbers.get(struct.name.removesuffix("_t") + "_init", -1)
 
         def place(name):
@@ -474,9 +448,7 @@ class Writer:
             keep = {"status", "level", "format"}
             parameters = [p for p in parameters if p.name in keep]
         rows, given = self.rows(name, "void" if name in REFUSED else function.result, parameters)
-        self.texts.append(
-            f"static const bind_param params_{number}[] = {{\n    " + ",\n    ".join(rows) + "\n};"
-        )
+        self.add_table(f"bind_param params_{number}[]", rows)
         self.thunk(number, function, parameters)
         gil = "RELEASES"
         if name in VIEWS:
@@ -500,8 +472,8 @@ class Writer:
     def thunk(self, number, function, parameters):
         arguments = []
         for i, p in enumerate(parameters):
-            base, stars, _ = ("", 1, 0) if isinstance(p.type, tuple) else base_of(p.type)
-            if stars or p.type in self.api.callbacks:
+            base, stars, _ = base_of(p.type)
+            if stars or not base or p.type in self.api.callbacks:
                 arguments.append(f"s[{i + 1}].p")
             elif base in self.api.enums:
                 arguments.append(f"({base})s[{i + 1}].i32")
@@ -543,6 +515,9 @@ class Writer:
                 f"{int(name == 'fy_dtype_t')} }};"
             )
 
+    def add_table(self, declaration, rows):
+        self.texts.append("static " + self.table(declaration, rows))
+
     def table(self, declaration, rows):
         return f"const {declaration} = {{\n    " + ",\n    ".join(rows) + "\n};"
 
@@ -553,7 +528,7 @@ class Writer:
             if struct.name.endswith("_top"):
                 yield "typedef __typeof__(((fy_oom_verdict_t *)0)->top[0]) fy_oom_verdict_t_top;"
         structs = [self.struct(i, s) for i, s in enumerate(self.structs)]
-        functions = [self.function(i, f) for i, f in enumerate(self.functions)]
+        functions = [self.function(i, f) for i, f in enumerate(api.functions)]
         yield from self.enums()
         yield from self.texts
         handles = []
