@@ -243,19 +243,19 @@ class TorchRecordTest(unittest.TestCase):
         self.assertEqual([e["on_seq"] for e in behind], [run.of("op", op="neg")[-1]["seq"]])
 
     def test_profiles_are_those_of_the_simulator(self):
-        from ferry.torch_record.profile import PROFILES, Profile
+        from ferry.torch_record.profile import CAPABILITIES, Profile
         rows = {}
         for line in lines_of(os.path.join(ROOT, "docs", "simulator.md")):
             cells = [c.strip() for c in line.strip().strip("|").split("|")]
             rows.setdefault(cells[0], cells[1:])
         names = ["k80", "v100", "a100", "h100", "h200"]
-        for name in PROFILES:
+        for name in CAPABILITIES:
             at, p = names.index(name), Profile(name)
-            self.assertEqual(p.memory_nbytes, int(rows["memory, MiB"][at]) << 20)
-            self.assertEqual(p.f32 / 1e12, float(rows["f32, TFLOP/s"][at]))
-            self.assertEqual(p.f64 / 1e12, float(rows["f64, TFLOP/s"][at]))
-            self.assertEqual(p.f16 / 1e12, float(rows["f16, TFLOP/s"][at]))
-            self.assertEqual(p.bf16 / 1e12, float(rows["bf16, TFLOP/s"][at]))
+            self.assertEqual(p.memory_bytes, int(rows["memory, MiB"][at]) << 20)
+            self.assertEqual(p.f32_flops_per_s / 1e12, float(rows["f32, TFLOP/s"][at]))
+            self.assertEqual(p.f64_flops_per_s / 1e12, float(rows["f64, TFLOP/s"][at]))
+            self.assertEqual(p.f16_flops_per_s / 1e12, float(rows["f16, TFLOP/s"][at]))
+            self.assertEqual(p.bf16_flops_per_s / 1e12, float(rows["bf16, TFLOP/s"][at]))
             self.assertEqual(p.memory_bytes_per_s / 1e9, float(rows["device memory, GB/s"][at]))
             link = "%g / %g" % (p.pinned_bytes_per_s / 1e9, p.pageable_bytes_per_s / 1e9)
             self.assertEqual(link, rows["pinned / pageable, GB/s"][at])

@@ -6,7 +6,6 @@ import threading
 import torch
 
 from .ops import is_cuda
-from .profile import POLL_NS
 
 CUDA = torch.device("cuda", 0)
 
@@ -17,7 +16,7 @@ def constant(value):
 
 def patch_cuda(patches, recorder):
     cuda, profile = torch.cuda, recorder.profile
-    memory = profile.memory_nbytes
+    memory = profile.memory_bytes
 
     class Event:
         """torch.cuda.Event on the model clock: a point (stream, seq, end) of a stream."""
@@ -33,7 +32,7 @@ def patch_cuda(patches, recorder):
                 recorder.synchronize("Event.synchronize", self.at)
 
         def query(self):
-            recorder.now_ns += POLL_NS
+            recorder.now_ns += profile.poll_ns
             return not self.at or self.at[2] <= recorder.now_ns
 
         def wait(self, stream=None):
@@ -62,7 +61,7 @@ def patch_cuda(patches, recorder):
             recorder.synchronize("Stream.synchronize", point_of(self.stream_id))
 
         def query(self):
-            recorder.now_ns += POLL_NS
+            recorder.now_ns += profile.poll_ns
             return recorder.point(self.stream_id)[1] <= recorder.now_ns
 
         def wait_stream(self, other):

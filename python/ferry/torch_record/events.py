@@ -17,7 +17,6 @@ import torch
 
 from ._recorder import Core
 from .ops import DOWNLOAD, UPLOAD, Group, Info, Signature
-from .profile import POLL_NS
 from .writer import Writer
 
 Base = torch._C.TensorBase
@@ -44,7 +43,7 @@ class Recorder(Core):
         exchange = None if slow.is_meta else getattr(
             torch.Tensor, "__dlpack_c_exchange_api__", None)
         super().__init__(Base, untyped, torch._C._current_autograd_node, torch.is_grad_enabled,
-                         slow.backing, exchange, host_op_ns, POLL_NS)
+                         slow.backing, exchange, host_op_ns, profile.poll_ns)
         self.profile, self.thread = profile, Thread()
         self.slow, self.backing, self.mode = slow, slow.backing, None  # Core calls slow
         self.root, self.host = os.path.abspath(root) + os.sep, {}
@@ -59,7 +58,7 @@ class Recorder(Core):
             "unix_ns": time.time_ns(), "approximations": "; ".join(notes)}).encode() + b"\n")
         self.line("device", '"device":"sim:0","backend":"torch_record","model":"%s profile",'
                   '"profile":"%s","options":"","bytes":%d'
-                  % (profile.name, profile.name, profile.memory_nbytes))
+                  % (profile.name, profile.name, profile.memory_bytes))
         for pool in ("sim:0", "pinned memory of sim:0"):
             self.line("pool", '"pool":"%s","live_bytes":0,"reserved_bytes":0' % pool)
         for number, name in ((1, "compute"), (2, "upload"), (3, "download")):

@@ -15,7 +15,7 @@ from .events import Recorder
 from .groups import patch_groups
 from .mode import Mode, Slow
 from .ops import VIEW, Info
-from .profile import PROFILES, Profile
+from .profile import CAPABILITIES, Profile
 from .script_api import patch_scripts
 from .tensor_api import Patches, patch_tensors
 
@@ -82,7 +82,7 @@ def parse(arguments):
         prog="python -m ferry.torch_record",
         description="Runs an unmodified PyTorch script as if it had a CUDA device, and records "
                     "what it would move, wait for and hold.")
-    parser.add_argument("--profile", choices=sorted(PROFILES), default="h200",
+    parser.add_argument("--profile", choices=sorted(CAPABILITIES), default="h200",
                         help="the device that is simulated [h200]")
     parser.add_argument("--numerics", choices=("on", "off"), default="on",
                         help="off: tensors of the device have no bytes; reads return 1 or 0")
