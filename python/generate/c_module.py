@@ -524,9 +524,7 @@ class Writer:
     def all(self):
         api = self.api
         constants = {**api.constants, **api.enumerators}
-        for struct in self.structs:
-            if struct.name.endswith("_top"):
-                yield "typedef __typeof__(((fy_oom_verdict_t *)0)->top[0]) fy_oom_verdict_t_top;"
+        yield "typedef __typeof__(((fy_oom_verdict_t *)0)->top[0]) fy_oom_verdict_t_top;"
         structs = [self.struct(i, s) for i, s in enumerate(self.structs)]
         functions = [self.function(i, f) for i, f in enumerate(api.functions)]
         yield from self.enums()

@@ -97,8 +97,11 @@ def split_top(text, separator):
 
 
 def parse_declarator(text):
-    """Parameter of "const fy_tensor_t *src" or "int64_t dims[8]"."""
+    """Parameter of "const fy_tensor_t *src", "int64_t dims[8]" or "int (*fn)(void *user)"."""
     text = text.strip()
+    callback = parse_callback(text)
+    if callback:
+        return Parameter(callback[1:], callback[0])
     array = re.search(r"\[([^\]]*)\]$", text)
     if array:
         text = text[: array.start()].strip()
@@ -124,10 +127,6 @@ def parse_parameters(text):
     variadic = parts[-1] == "..."
     parameters = []
     for part in parts[: len(parts) - variadic]:
-        callback = parse_callback(part)
-        if callback:
-            parameters.append(Parameter(callback[1:], callback[0]))
-            continue
         parameter = parse_declarator(part)
         if parameter.length or part.endswith("[]"):
             parameter = Parameter(parameter.type + " *", parameter.name)
@@ -165,17 +164,10 @@ class Parser:
                 inner = self.struct(nested.group(1), f"{name}_{nested.group(2)}")
                 fields.append(Parameter(inner.name, nested.group(2), nested.group(3) or ""))
                 continue
-            callback = parse_callback(part)
-            if callback:
-                fields.append(Parameter(callback[1:], callback[0]))
-                continue
             first, *others = split_top(part, ",")
-            first = parse_declarator(first)
-            fields.append(first)
-            base = first.type.rstrip("* ")
+            fields.append(parse_declarator(first))
             for other in others:
-                other = parse_declarator(f"{base} {other}")
-                fields.append(other)
+                fields.append(parse_declarator(f"{fields[-1].type.rstrip('* ')} {other}"))
         self.api.structs.append(Struct(name, fields))
         return self.api.structs[-1]
 
@@ -205,12 +197,10 @@ class Parser:
                 return
         function = re.match(r"(.*?)\b(fy_\w+) ?\((.*)\)$", text)
         if function:
-            parameters, variadic = parse_parameters(function.group(3))
-            self.api.functions.append(
-                Function(
-                    function.group(2), function.group(1).strip(), parameters, header, "", variadic
-                )
-            )
+            result, name, inside = function.groups()
+            parameters, variadic = parse_parameters(inside)
+            found = Function(name, result.strip(), parameters, header, "", variadic)
+            self.api.functions.append(found)
             return
         raise ValueError(f"{header}: cannot read: {text}")
 
@@ -264,7 +254,6 @@ def read_api(include, compiler="cc"):
     api, texts = parser.api, comments(include)
     for function in api.functions:
         function.comment = texts.get(function.name, "")
-    defined = {struct.name for struct in api.structs}
-    api.opaque -= defined
+    api.opaque -= {struct.name for struct in api.structs}
     api.constants = constants(include, compiler)
     return api

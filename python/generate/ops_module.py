@@ -30,19 +30,16 @@ from ferry._ops import attributes as _attributes
 BY_HAND = {"fy_empty", "fy_zeros", "fy_full", "fy_arange", "fy_split"}
 OPTIONAL = {"bias", "residual", "mask", "weight", "parts"}
 DEFAULTS = {
-    "keepdims": "False", "axes": "None", "reduction": '"mean"', "activation": '"none"',
+    "keepdims": "False", "reduction": '"mean"', "activation": '"none"',
     "reverse": "False", "correction": "1", "eps": "1e-5", "slope": "0.01", "threshold": "20.0",
     "log_target": "False", "value": "0.0",
 }  # fmt: skip
 KINDS = {
     "fy_tensor_t*": ("Tensor", None), "int64_t*": ("Sequence[int]", None), "double": ("float", None),
     "int": ("int", None), "int64_t": ("int", None), "fy_activation_t": ("str", None),
-    "fy_reduction_t": ("str", None),
+    "fy_reduction_t": ("str", None), "fy_device_t*": ("Union[Device, str]", None),
+    "fy_dtype_t": ("Any", None),
 }  # fmt: skip
-
-
-def is_out(parameter):
-    return parameter.name.startswith("out_") and parameter.type.replace(" ", "") == "fy_tensor_t**"
 
 
 def function_text(function):
@@ -54,7 +51,7 @@ def function_text(function):
         following = parameters[i + 1].name if i + 1 < len(parameters) else ""
         kind = p.type.replace(" ", "").removeprefix("const")
         given = (p.name, *KINDS.get(kind, ("", None)))
-        if is_out(p):
+        if p.name.startswith("out_") and kind == "fy_tensor_t**":
             outs, given = outs + 1, None
         elif p.name == "rank" and following == "dims":
             given, i = ("shape", "Shape", None), i + 1
@@ -67,10 +64,6 @@ def function_text(function):
             call.append(f'_attributes("{name}", "{attrs}", attrs)')
         elif p.name in OPTIONAL:
             given = (p.name, "Optional[Tensor]", "None")
-        elif kind == "fy_device_t*":
-            given = ("device", "Union[Device, str]", None)
-        elif kind == "fy_dtype_t":
-            given = ("dtype", "Any", None)
         elif not given[1]:
             return None
         elif p.name in DEFAULTS and kind != "fy_tensor_t*":
