@@ -136,13 +136,11 @@ static PyObject *list_all(const struct call *call)
 {
     PyObject *list = PyList_New(0);
     for (int is_other = 0; list && is_other < 2; is_other++)
-        for (int i = 1; i < call->function->nparams; i++) {
+        for (int i = 1; list && i < call->function->nparams; i++) {
             const int is_function = call->function->params[i].type->kind == BIND_FUNCTION;
-            if (!call->given[i] || is_function == is_other) continue;
-            if (PyList_Append(list, call->given[i]) < 0) {
-                Py_DECREF(list);
-                return NULL;
-            }
+            if (call->given[i] && is_function != is_other &&
+                PyList_Append(list, call->given[i]) < 0)
+                Py_CLEAR(list);
         }
     if (list && call->place.kept && PyList_Append(list, call->place.kept) < 0) Py_CLEAR(list);
     return list;

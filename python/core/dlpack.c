@@ -181,23 +181,23 @@ PyObject *core_from_dlpack(PyObject *module, PyObject *args)
 
 /* ---- the exchange table ---- */
 
-static tensor_object *checked(void *object)
+/* Exports a tensor with its facts, refuses another object. */
+static int export_object(void *object, fy_tensor_info_t *out_info, DLManagedTensorVersioned **out)
 {
+    *out = NULL;
     tensor_object *tensor = core_tensor(object);
     if (!tensor) PyErr_SetString(PyExc_TypeError, "this exchange table is for ferry.Tensor");
-    return tensor;
+    const int fixed = tensor ? query_read_only(tensor, out_info) : -1;
+    if (fixed < 0) return -1;
+    const fy_status_t status = export_tensor(tensor, fixed, NULL, out);
+    if (status != FY_STATUS_OK) core_raise(status);
+    return status == FY_STATUS_OK ? 0 : -1;
 }
 
 static int managed_from_object(void *object, DLManagedTensorVersioned **out)
 {
     fy_tensor_info_t info;
-    *out = NULL;
-    tensor_object *tensor = checked(object);
-    const int fixed = tensor ? query_read_only(tensor, &info) : -1;
-    if (fixed < 0) return -1;
-    const fy_status_t status = export_tensor(tensor, fixed, NULL, out);
-    if (status != FY_STATUS_OK) core_raise(status);
-    return status == FY_STATUS_OK ? 0 : -1;
+    return export_object(object, &info, out);
 }
 
 /* ---- devices ---- */
@@ -244,20 +244,12 @@ static int current_stream(DLDeviceType type, int32_t id, void **out)
 static int borrow_from_object(void *object, DLTensor *out)
 {
     fy_tensor_info_t info;
-    void *data = NULL;
     DLManagedTensorVersioned *managed;
-    tensor_object *tensor = checked(object);
-    const int fixed = tensor ? query_read_only(tensor, &info) : -1;
-    if (fixed < 0) return -1;
+    tensor_object *tensor = object;
     /* device and dtype as exports have them; all refusals */
-    const fy_status_t status = export_tensor(tensor, fixed, NULL, &managed);
-    if (status != FY_STATUS_OK) {
-        core_raise(status);
-        return -1;
-    }
+    if (export_object(object, &info, &managed) < 0) return -1;
     if (!tensor->layout) tensor->layout = malloc(2 * FY_MAX_RANK * sizeof *tensor->layout);
     *out = managed->dl_tensor;
-    data = out->data;
     managed->deleter(managed); /* the object keeps the bytes */
     if (!tensor->layout) {
         PyErr_NoMemory();
@@ -265,7 +257,6 @@ static int borrow_from_object(void *object, DLTensor *out)
     }
     memcpy(tensor->layout, info.dims, sizeof info.dims);
     memcpy(tensor->layout + FY_MAX_RANK, info.strides, sizeof info.strides);
-    out->data = data;
     out->shape = tensor->layout;
     out->strides = tensor->layout + FY_MAX_RANK;
     return 0;

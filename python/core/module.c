@@ -106,22 +106,15 @@ static PyObject *get_dtype(PyObject *self, void *unused)
     return PyLong_FromLong((long)((tensor_object *)self)->dtype);
 }
 
-static PyObject *tuple_of(const int64_t *values, int count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (int i = 0; tuple && i < count; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i]);
-        if (!value || PyTuple_SetItem(tuple, i, value) < 0) Py_CLEAR(tuple);
-    }
-    return tuple;
-}
-
 static PyObject *get_dims(PyObject *self, void *strides)
 {
+    static const bind_type element = { BIND_INT, .nbytes = 8, .is_signed = 1 };
+    static const bind_type array = { BIND_ARRAY, .of = &element };
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     const fy_status_t status = api.fy_tensor_query(((tensor_object *)self)->handle, &info);
     if (status != FY_STATUS_OK) return core_raise(status);
-    return tuple_of(strides ? info.strides : info.dims, info.rank);
+    const int64_t *values = strides ? info.strides : info.dims;
+    return bind_get(&array, &values, 1, NULL, (uint64_t)info.rank);
 }
 
 /* _write(bytes): all elements of a host tensor, in order. */

@@ -475,8 +475,6 @@ class Writer:
             base, stars, _ = base_of(p.type)
             if stars or not base or p.type in self.api.callbacks:
                 arguments.append(f"s[{i + 1}].p")
-            elif base in self.api.enums:
-                arguments.append(f"({base})s[{i + 1}].i32")
             else:
                 arguments.append(f"s[{i + 1}].{self.member(base)}")
         if function.name == "fy_error_set":
