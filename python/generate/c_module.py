@@ -550,9 +550,8 @@ class Writer:
 
 def main(include, compiler, out, header):
     api = headers.read_api(include, compiler)
-    included = "\n".join(
-        f"#include <ferry/{path}>" for path in headers.all_headers(headers.Path(include))
-    )
+    paths = headers.all_headers(headers.Path(include))
+    included = "\n".join(f"#include <ferry/{path}>" for path in paths)
     calls = "\n        ".join(f"__typeof__(&{f.name}) {f.name};" for f in api.functions)
     with open(header, "w") as file:
         file.write(API.format(includes=included, calls=calls, count=len(api.functions)))

@@ -107,9 +107,8 @@ def parse_declarator(text):
         text = text[: array.start()].strip()
     name = re.search(r"(\w+)$", text)
     length = array.group(1).strip() if array else ""
-    return Parameter(
-        re.sub(r"\s*\*\s*", " * ", text[: name.start()]).strip(), name.group(1), length
-    )
+    c_type = re.sub(r"\s*\*\s*", " * ", text[: name.start()]).strip()
+    return Parameter(c_type, name.group(1), length)
 
 
 def parse_callback(text):
