@@ -245,20 +245,18 @@ static void note_uploads(replay_t *replay, uint32_t submitted, fy__point_t point
          * (fy__storage_check_borrow_slow). */
         if (point && !atomic_load_explicit(&src->borrow, memory_order_relaxed))
             fy__storage_lend(src, point);
-        fy__transfer_note(replay->thread,
-                          &(fy__transfer_record_t){
-                              .direction = FY__UPLOAD,
-                              .path = replay->stream ? FY_PATH_DIRECT : FY_PATH_HOST,
-                              .device = replay->device,
-                              .dst = dst,
-                              .src = src,
-                              .nbytes = call->upload.copy.nbytes,
-                              .point = point,
-                              .site = call->upload.site,
-                              .caller = call->upload.caller,
-                              .contract = FY_HOST_BORROW,
-                              .priority = call->upload.priority,
-                          });
+        fy__move_note(&(fy__move_t){ .thread = replay->thread,
+                                     .caller = call->upload.caller,
+                                     .direction = FY__UPLOAD,
+                                     .path = replay->stream ? FY_PATH_DIRECT : FY_PATH_HOST,
+                                     .device = replay->device,
+                                     .to = dst,
+                                     .from = src,
+                                     .options = { .contract = FY_HOST_BORROW,
+                                                  .priority = call->upload.priority,
+                                                  .site = call->upload.site },
+                                     .nbytes = call->upload.copy.nbytes,
+                                     .point = point });
     }
 }
 

@@ -16,43 +16,47 @@ const char *fy_path_name(fy_path_t path)
     return (unsigned)path < FY_PATH_COUNT ? names[path] : "?";
 }
 
-static FY_COLD void put_event(const fy__thread_t *thread, const fy__transfer_record_t *record)
+static FY_COLD void put_event(const fy__move_t *move)
 {
-    fy__event_t event = fy__event_begin(FY__EVENT_TRANSFER, thread);
-    event.device = fy__event_device_text(record->device);
-    event.point = record->point;
-    event.nbytes = record->nbytes;
-    event.ns = record->blocked_ns;
-    event.u.transfer.site = record->site;
-    event.caller = record->caller;
-    event.u.transfer.other = record->other ? fy__event_device_text(record->other) : NULL;
-    event.u.transfer.direction = record->direction;
-    event.u.transfer.path = (int)record->path;
-    event.u.transfer.contract = record->contract;
-    event.u.transfer.priority = record->priority;
-    const fy__storage_t *host = record->direction == FY__UPLOAD     ? record->src
-                                : record->direction == FY__DOWNLOAD ? record->dst
-                                                                    : NULL;
+    const fy__storage_t *src = move->src ? move->src->storage : move->from;
+    const fy__storage_t *dst = move->dst ? move->dst->storage : move->to;
+    const bool is_upload = move->direction == FY__UPLOAD;
+    fy__event_t event = fy__event_begin(FY__EVENT_TRANSFER, move->thread);
+    event.device = fy__event_device_text(move->device);
+    event.point = move->point;
+    event.nbytes = move->nbytes;
+    event.ns = move->blocked_ns;
+    event.u.transfer.site = move->options.site;
+    event.caller = move->caller;
+    event.u.transfer.other = move->other ? fy__event_device_text(move->other) : NULL;
+    event.u.transfer.direction = move->direction;
+    event.u.transfer.path = (int)move->path;
+    event.u.transfer.contract = is_upload && src ? (int)move->options.contract : FY_HOST_COPY;
+    event.u.transfer.priority = move->options.priority;
+    const fy__storage_t *host = is_upload ? src : move->direction == FY__DOWNLOAD ? dst : NULL;
     event.u.transfer.pinned = host ? host->pinned : -1;
-    event.u.transfer.src = fy__event_bytes(&event, record->src);
-    event.u.transfer.dst = fy__event_bytes(&event, record->dst);
-    if (record->src_tensor) event.u.transfer.src.name = fy__event_name(record->src_tensor);
-    if (record->dst_tensor) event.u.transfer.dst.name = fy__event_name(record->dst_tensor);
-    const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(record->point));
+    event.u.transfer.src = fy__event_bytes(&event, src);
+    event.u.transfer.dst = fy__event_bytes(&event, dst);
+    if (move->src) event.u.transfer.src.name = fy__event_name(move->src);
+    if (move->dst) event.u.transfer.dst.name = fy__event_name(move->dst);
+    const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(move->point));
     /* a job's event follows when it is submitted */
-    if (stream && !stream->timeline) fy__event_span(&event, record->device);
+    if (stream && !stream->timeline) fy__event_span(&event, move->device);
     fy__event_put(&event);
 }
 
-void fy__transfer_note(fy__thread_t *thread, const fy__transfer_record_t *record)
+void fy__move_note(fy__move_t *move)
 {
-    fy__traffic_counters_t *traffic = &thread->node->traffic[record->direction];
+    fy__traffic_counters_t *traffic = &move->thread->node->traffic[move->direction];
+    if (move->direction == FY__UPLOAD && move->dst)
+        move->point =
+            atomic_load_explicit(&move->dst->storage->hazard.writer, memory_order_relaxed);
     fy__count(&traffic->count, 1);
-    fy__count(&traffic->nbytes, record->nbytes);
-    fy__count(&traffic->by_path[record->path], 1);
-    if (record->blocked_ns) fy__count(&traffic->blocked_ns, record->blocked_ns);
-    fy__guard_charge_transfer(thread, record->direction, record->nbytes);
-    FY__EVENT(put_event(thread, record));
+    fy__count(&traffic->nbytes, move->nbytes);
+    fy__count(&traffic->by_path[move->path], 1);
+    if (move->blocked_ns) fy__count(&traffic->blocked_ns, move->blocked_ns);
+    fy__guard_charge_transfer(move->thread, move->direction, move->nbytes);
+    FY__EVENT(put_event(move));
 }
 
 fy_status_t fy_ledger_collective(const char *what, uint64_t nbytes)

@@ -1,8 +1,6 @@
 /* Sums over devices by their backend's library (its all_reduce slot), in one call, on each device's
  * download engine, as peer transfers. Not here: sums by copies (train/parallel.c), the alternative
  * of the caller. */
-#include <ferry/transfer.h>
-
 #include <stdlib.h>
 
 #include "runtime/base/fail.h"
@@ -10,7 +8,6 @@
 #include "runtime/record/recording.h"
 #include "runtime/record/tape.h"
 #include "runtime/thread/guard.h"
-#include "transfer/account.h"
 #include "transfer/peer.h"
 #include "transfer/submit.h"
 #include "transfer/upload.h"
@@ -19,6 +16,7 @@ static const char what[] = "tensor_all_reduce";
 
 /* One call; the arrays are of `count`. */
 typedef struct sum {
+    fy__move_t move; /* its parts that are the same for all tensors */
     size_t count;
     fy_tensor_t *const *tensors;
     void **devs, **streams, **buffers;
@@ -115,41 +113,31 @@ static fy_status_t submit(fy__thread_t *thread, sum_t *sum, bool *out_done)
     return status;
 }
 
-static void note(fy__thread_t *thread, const sum_t *sum, const fy_transfer_options_t *options,
-                 const void *caller)
+static void note(const sum_t *sum)
 {
     for (size_t i = 0; i < sum->count; i++) {
         const size_t next = (i + 1) % sum->count;
-        fy__transfer_note(
-            thread, &(fy__transfer_record_t){
-                        .direction = FY__PEER,
-                        .path = FY_PATH_PEER,
-                        .device = device_of(sum, i),
-                        .other = device_of(sum, next),
-                        .dst = sum->tensors[next]->storage,
-                        .src = sum->tensors[i]->storage,
-                        .src_tensor = sum->tensors[i],
-                        .nbytes = 2 * (sum->count - 1) * sum->nbytes / sum->count,
-                        .blocked_ns = i ? 0 : sum->blocked_ns,
-                        .point = atomic_load_explicit(&sum->tensors[i]->storage->hazard.writer,
-                                                      memory_order_relaxed),
-                        .site = options->site,
-                        .caller = caller,
-                        .priority = options->priority,
-                    });
+        fy__move_t move = sum->move;
+        move.device = device_of(sum, i);
+        move.other = device_of(sum, next);
+        move.src = sum->tensors[i];
+        move.to = sum->tensors[next]->storage;
+        move.nbytes = 2 * (sum->count - 1) * sum->nbytes / sum->count;
+        move.blocked_ns = i ? 0 : sum->blocked_ns;
+        move.point =
+            atomic_load_explicit(&sum->tensors[i]->storage->hazard.writer, memory_order_relaxed);
+        fy__move_note(&move);
     }
 }
 
-static fy_status_t run(fy__thread_t *thread, sum_t *sum, const fy_transfer_options_t *options,
-                       int *out_done, const void *caller)
+static fy_status_t run(sum_t *sum, int *out_done)
 {
+    fy__thread_t *thread = sum->move.thread;
     bool done;
     for (size_t i = 0; i < sum->count; i++) FY_TRY(check_tensor(sum, i));
     if (!can_sum(sum) || !sum->tensors[0]->nelem) return FY_STATUS_OK;
     for (size_t i = 0; i < sum->count; i++) {
-        fy_device_t *device = device_of(sum, i);
-        if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-        FY_TRY(fy__recording_check(thread, device, what));
+        FY_TRY(fy__move_check_device(&sum->move, device_of(sum, i)));
         FY_TRY(fy__tape_check_leaving(thread, sum->tensors[i], what));
     }
     sum->nbytes = fy__tensor_nbytes(sum->tensors[0]);
@@ -159,7 +147,7 @@ static fy_status_t run(fy__thread_t *thread, sum_t *sum, const fy_transfer_optio
         fy__guard_settle(thread);
         return FY_STATUS_OK;
     }
-    note(thread, sum, options, caller);
+    note(sum);
     *out_done = 1;
     for (size_t i = 0; i < sum->count; i++) fy__storage_reap(device_of(sum, i));
     return FY_STATUS_OK;
@@ -168,23 +156,26 @@ static fy_status_t run(fy__thread_t *thread, sum_t *sum, const fy_transfer_optio
 fy_status_t fy_tensor_all_reduce(size_t count, fy_tensor_t *const *tensors,
                                  const fy_transfer_options_t *options, int *out_done)
 {
-    fy__thread_t *thread = fy__thread();
+    sum_t sum = { .count = count,
+                  .tensors = tensors,
+                  .move = { .what = what,
+                            .caller = __builtin_return_address(0),
+                            .thread = fy__thread(),
+                            .direction = FY__PEER,
+                            .path = FY_PATH_PEER } };
     if (!out_done) return FY_FAIL(INVALID_ARGUMENT, "%s: out_done is NULL", what);
     *out_done = 0;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!sum.move.thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!count || !tensors || count > 1024)
         return FY_FAIL(INVALID_ARGUMENT, "%s: %zu tensors; there may be 1 to 1024", what,
                        tensors ? count : 0);
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read(what, options, &own));
-    options = &own;
-    sum_t sum = { .count = count, .tensors = tensors };
+    FY_TRY(fy__transfer_options_read(what, options, &sum.move.options));
     void **arrays = malloc(3 * count * sizeof *arrays);
     if (!arrays) return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for %zu tensors", what, count);
     sum.devs = arrays;
     sum.streams = arrays + count;
     sum.buffers = arrays + 2 * count;
-    const fy_status_t status = run(thread, &sum, options, out_done, __builtin_return_address(0));
+    const fy_status_t status = run(&sum, out_done);
     free(arrays);
     return status;
 }

@@ -7,9 +7,7 @@
 #include <stdio.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/record/recording.h"
 #include "runtime/thread/guard.h"
-#include "transfer/account.h"
 #include "transfer/packed.h"
 #include "transfer/queue.h"
 #include "transfer/submit.h"
@@ -17,17 +15,13 @@
 
 /* One call. */
 typedef struct many {
-    const char *what;
-    fy__thread_t *thread;
-    fy_device_t *device;
+    fy__move_t move; /* of the tensor that is sent or noted */
     size_t count;
     fy_tensor_t *const *dst, *const *src;
-    const fy_transfer_options_t *options;
     uint64_t largest_nbytes; /* largest packed tensor; 0: none is packed */
     uint64_t packed_nbytes;  /* so far */
-    uint64_t blocked_ns;
-    fy__point_t last;  /* of the packed tensors */
-    fy__taint_t taint; /* the faults of all the copies */
+    fy__point_t last;        /* of the packed tensors */
+    fy__taint_t taint;       /* the faults of all the copies */
 } many_t;
 
 static bool is_packed(const many_t *many, size_t i)
@@ -41,9 +35,9 @@ static bool is_packed(const many_t *many, size_t i)
 static fy_status_t choose(many_t *many)
 {
     size_t npacked = 0;
-    many->largest_nbytes = fy__run_largest(many->device);
+    many->largest_nbytes = fy__run_largest(many->move.device);
     for (size_t i = 0; i < many->count && npacked < 2; i++) npacked += is_packed(many, i);
-    return fy__run_limit(many->device, npacked, &many->largest_nbytes);
+    return fy__run_limit(many->move.device, npacked, &many->largest_nbytes);
 }
 
 /* ---- one slot full ---- */
@@ -76,13 +70,13 @@ static fy_status_t fill(many_t *many, const fy__slot_t *slot, size_t *next, fy__
 static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t *run, size_t first,
                           size_t next, fy__point_t *out_sent)
 {
-    fy_device_t *device = many->device;
+    fy_device_t *device = many->move.device;
     fy_stream_t *stream = device->upload;
     fy__storage_t *scratch = NULL;
     fy__taint_t taint = { 0, 0, 0 };
     fy__point_t point;
     fy_status_t status;
-    FY_CHECK(fy__storage_create_scratch(many->thread, device, run->nbytes, stream,
+    FY_CHECK(fy__storage_create_scratch(many->move.thread, device, run->nbytes, stream,
                                         FY_CATEGORY_STAGING, &scratch));
     FY_CHECK(fy__hazard_before_write(&scratch->hazard, stream, FY__WAIT_COALESCE_SCRATCH));
     for (size_t i = first; i < next; i++)
@@ -103,7 +97,7 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
     fy__taint_join(device, &many->taint, &taint);
     many->last = point;
 done:
-    if (scratch) fy__storage_release(many->thread, scratch);
+    if (scratch) fy__storage_release(many->move.thread, scratch);
     return status;
 }
 
@@ -127,12 +121,13 @@ static fy_status_t send_packed(many_t *many)
         fy__point_t sent = 0;
         while (next < many->count && !is_packed(many, next)) next++;
         if (next == many->count) break;
-        fy_status_t status = fy__stream_throttle(many->thread, many->device->upload);
-        if (status == FY_STATUS_OK) status = fy__ring_take(many->device, &many->blocked_ns, &slot);
+        fy_status_t status = fy__stream_throttle(many->move.thread, many->move.device->upload);
+        if (status == FY_STATUS_OK)
+            status = fy__ring_take(many->move.device, &many->move.blocked_ns, &slot);
         if (status == FY_STATUS_OK) {
             status = fill(many, &slot, &next, &run);
             if (status == FY_STATUS_OK) status = spread(many, &slot, &run, first, next, &sent);
-            fy__ring_give(many->device, &slot, sent);
+            fy__ring_give(many->move.device, &slot, sent);
         }
         if (status != FY_STATUS_OK) {
             poison_all(many, first, 0, status);
@@ -230,19 +225,20 @@ static fy_status_t send_one(many_t *many, batch_t *batch, size_t i, bool *out_ch
 {
     bool taken = false;
     *out_changed = false;
-    if (fits_batch(many->device, many->dst[i], many->src[i], many->options->contract))
-        FY_TRY(add_to_batch(many->thread, batch, many->dst[i], many->src[i], &taken));
+    if (fits_batch(many->move.device, many->dst[i], many->src[i], many->move.options.contract))
+        FY_TRY(add_to_batch(many->move.thread, batch, many->dst[i], many->src[i], &taken));
     else
         FY_TRY(send_batch(batch));
     if (taken) return FY_STATUS_OK;
-    return fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options,
-                          &many->blocked_ns, out_changed, &many->taint);
+    many->move.dst = many->dst[i];
+    many->move.src = many->src[i];
+    return fy__upload_run(&many->move, out_changed, &many->taint);
 }
 
 static fy_status_t send_others(many_t *many)
 {
     batch_t batch;
-    batch.device = many->device;
+    batch.device = many->move.device;
     batch.count = 0;
     for (size_t i = 0; i < many->count; i++) {
         bool changed;
@@ -258,82 +254,75 @@ static fy_status_t send_others(many_t *many)
     return status;
 }
 
-static fy_status_t run_all(many_t *many, const void *caller)
+static fy_status_t run_all(many_t *many)
 {
+    fy__move_t *move = &many->move;
     FY_TRY(choose(many));
     FY_TRY(send_packed(many));
     FY_TRY(send_others(many));
     for (size_t i = 0; i < many->count; i++) {
-        fy__upload_note(many->thread, many->dst[i], many->src[i], many->options,
-                        is_packed(many, i) ? FY_PATH_COALESCED
-                                           : fy__upload_path(many->device, many->options->contract),
-                        i ? 0 : many->blocked_ns, caller);
+        move->dst = many->dst[i];
+        move->src = many->src[i];
+        move->nbytes = fy__tensor_nbytes(move->src);
+        move->path = is_packed(many, i) ? FY_PATH_COALESCED
+                                        : fy__upload_path(move->device, move->options.contract);
+        fy__move_note(move);
+        move->blocked_ns = 0;
     }
     return FY_STATUS_OK;
 }
 
 /* ---- public ---- */
 
-/* Refusals by the sources; sums up their bytes. */
-static fy_status_t check_sources(const many_t *many, uint64_t *out_nbytes)
+/* Refusals by the sources, and by guards of their bytes. */
+static fy_status_t check_sources(const many_t *many)
 {
     char what[64];
-    *out_nbytes = 0;
+    uint64_t nbytes = 0;
     for (size_t i = 0; i < many->count; i++) {
-        snprintf(what, sizeof what, "%s[%zu]", many->what, i);
+        snprintf(what, sizeof what, "%s[%zu]", many->move.what, i);
         if (!many->src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL", what);
         if (fy__tensor_is_gone(many->src[i])) return fy__refuse_gone(what, "src");
-        FY_TRY(fy__upload_check_source(what, many->src[i], many->device, many->options->contract));
-        *out_nbytes += fy__tensor_nbytes(many->src[i]);
+        FY_TRY(fy__upload_check_source(what, many->src[i], many->move.device,
+                                       many->move.options.contract));
+        nbytes += fy__tensor_nbytes(many->src[i]);
     }
-    return fy__guard_check_transfer(many->thread, FY__UPLOAD, *out_nbytes, many->what);
-}
-
-static void free_all(const many_t *many, size_t count)
-{
-    fy__error_copy_t first;
-    fy__error_save(&first);
-    for (size_t i = 0; i < count; i++) fy__tensor_free(many->thread, many->dst[i]);
-    fy__error_restore(&first);
+    return fy__guard_check_transfer(many->move.thread, FY__UPLOAD, nbytes, many->move.what);
 }
 
 fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_device_t *device,
                                   const fy_transfer_options_t *options, fy_tensor_t **out_dst)
 {
-    fy__thread_t *thread = fy__thread();
-    uint64_t nbytes;
+    many_t many = { .move = { .what = "tensor_upload_many",
+                              .caller = __builtin_return_address(0),
+                              .thread = fy__thread(),
+                              .direction = FY__UPLOAD,
+                              .device = device },
+                    .count = count,
+                    .dst = out_dst,
+                    .src = src };
+    const fy__move_t *move = &many.move;
     size_t made = 0;
     fy_status_t status = FY_STATUS_OK;
     if (count && !out_dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: out_dst is NULL");
     for (size_t i = 0; i < count; i++) out_dst[i] = NULL;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!move->thread) return FY_STATUS_OUT_OF_MEMORY;
     if ((count && !src) || !device)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: %s is NULL",
                        device ? "src" : "device");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read("tensor_upload_many", options, &own));
-    options = &own;
-    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__recording_check(thread, device, "tensor_upload_many"));
-    many_t many = { .what = "tensor_upload_many",
-                    .thread = thread,
-                    .device = device,
-                    .count = count,
-                    .dst = out_dst,
-                    .src = src,
-                    .options = options };
-    FY_TRY(check_sources(&many, &nbytes));
+    FY_TRY(fy__transfer_options_read(move->what, options, &many.move.options));
+    FY_TRY(fy__move_check_device(move, device));
+    FY_TRY(check_sources(&many));
     for (; made < count && status == FY_STATUS_OK; made += status == FY_STATUS_OK) {
-        const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src[made]->dtype
-                                                                 : options->dtype;
-        status = fy__tensor_new(many.thread, device, dtype, src[made]->rank, src[made]->dims,
+        const fy_dtype_t dtype = move->options.dtype == FY_DTYPE_SAME ? (fy_dtype_t)src[made]->dtype
+                                                                      : move->options.dtype;
+        status = fy__tensor_new(move->thread, device, dtype, src[made]->rank, src[made]->dims,
                                 src[made]->nelem, device->upload, &out_dst[made]);
     }
-    if (status == FY_STATUS_OK) status = run_all(&many, __builtin_return_address(0));
+    if (status == FY_STATUS_OK) status = run_all(&many);
     if (status != FY_STATUS_OK) {
-        fy__guard_settle(thread);
-        free_all(&many, made);
-        for (size_t i = 0; i < count; i++) out_dst[i] = NULL;
+        fy__guard_settle(move->thread);
+        for (size_t i = 0; i < made; i++) fy__move_drop_dst(move, &out_dst[i]);
         return status;
     }
     fy__storage_reap(device);
@@ -346,7 +335,7 @@ static fy_status_t check_destinations(const many_t *many)
     char what[64], text[128];
     for (size_t i = 0; i < many->count; i++) {
         fy_tensor_t *dst = many->dst[i];
-        snprintf(what, sizeof what, "%s[%zu]", many->what, i);
+        snprintf(what, sizeof what, "%s[%zu]", many->move.what, i);
         if (!dst || !many->src[i])
             return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, dst ? "src" : "dst");
         if (fy__tensor_is_gone(dst)) return fy__refuse_gone(what, "dst");
@@ -358,7 +347,7 @@ static fy_status_t check_destinations(const many_t *many)
                            "of one device",
                            what, fy__tensor_format(dst, text, sizeof text),
                            dst->storage->device->spec, first->spec);
-        FY_TRY(fy__upload_check_dtypes(what, dst, many->src[i], many->options));
+        FY_TRY(fy__upload_check_dtypes(what, dst, many->src[i], &many->move.options));
         FY_TRY(fy__upload_check_into(what, dst, many->src[i]));
     }
     return FY_STATUS_OK;
@@ -369,33 +358,30 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst,
                                        const fy_transfer_options_t *options,
                                        fy_ticket_t *out_ticket)
 {
-    fy__thread_t *thread = fy__thread();
-    uint64_t nbytes;
+    many_t many = { .move = { .what = "tensor_upload_many_into",
+                              .caller = __builtin_return_address(0),
+                              .thread = fy__thread(),
+                              .direction = FY__UPLOAD },
+                    .count = count,
+                    .dst = dst,
+                    .src = src };
+    fy__move_t *move = &many.move;
     if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!move->thread) return FY_STATUS_OUT_OF_MEMORY;
     if (count && (!dst || !src))
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many_into: %s is NULL",
                        dst ? "src" : "dst");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read("tensor_upload_many_into", options, &own));
-    options = &own;
-    if (options->contract == FY_HOST_BORROW && !out_ticket)
+    FY_TRY(fy__transfer_options_read(move->what, options, &move->options));
+    if (move->options.contract == FY_HOST_BORROW && !out_ticket)
         return FY_FAIL(INVALID_ARGUMENT,
                        "tensor_upload_many_into: out_ticket is NULL; with "
                        "FY_HOST_BORROW it reports when the sources are yours again");
     if (!count) return FY_STATUS_OK;
-    many_t many = { .what = "tensor_upload_many_into",
-                    .thread = thread,
-                    .count = count,
-                    .dst = dst,
-                    .src = src,
-                    .options = options };
     FY_TRY(check_destinations(&many));
-    many.device = dst[0]->storage->device;
-    if (fy__device_is_lost(many.device)) return fy__device_lost_error(many.device);
-    FY_TRY(fy__recording_check(thread, many.device, "tensor_upload_many_into"));
-    FY_TRY(check_sources(&many, &nbytes));
-    FY_TRY(fy__guard_settled(thread, run_all(&many, __builtin_return_address(0))));
+    move->device = dst[0]->storage->device;
+    FY_TRY(fy__move_check_device(move, move->device));
+    FY_TRY(check_sources(&many));
+    FY_TRY(fy__guard_settled(move->thread, run_all(&many)));
     fy__point_t last = many.last;
     for (size_t i = 0; i < count; i++) {
         fy__upload_done(dst[i]);
@@ -407,8 +393,8 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst,
             writer > last)
             last = writer;
     }
-    fy__fault_belongs(many.device, &many.taint, last, FY__FAULT_ALSO_CALL);
+    fy__fault_belongs(move->device, &many.taint, last, FY__FAULT_ALSO_CALL);
     if (out_ticket) *out_ticket = fy__point_ticket(last);
-    fy__storage_reap(many.device);
+    fy__storage_reap(move->device);
     return FY_STATUS_OK;
 }

@@ -7,23 +7,17 @@
 #include <stdio.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/record/recording.h"
 #include "runtime/thread/guard.h"
-#include "transfer/account.h"
 #include "transfer/download.h"
 #include "transfer/packed.h"
 #include "transfer/submit.h"
 
 /* One call. */
 typedef struct many {
-    fy__thread_t *thread;
-    fy_device_t *device; /* the first one's */
+    fy__move_t move; /* device: the first tensor's */
     size_t count;
     fy_tensor_t *const *src;
-    const fy_transfer_options_t *options;
-    const void *caller;
     uint64_t largest_nbytes; /* largest packed tensor; 0: none is packed */
-    uint64_t blocked_ns;
     fy_download_t **out;
 } many_t;
 
@@ -32,9 +26,9 @@ static bool is_packed(const many_t *many, size_t i)
     const fy_tensor_t *src = many->src[i];
     const uint64_t nbytes = fy__tensor_nbytes(src);
     return nbytes && nbytes <= many->largest_nbytes && src->contiguous &&
-           src->storage->device == many->device &&
-           (many->options->dtype == FY_DTYPE_SAME ||
-            many->options->dtype == (fy_dtype_t)src->dtype);
+           src->storage->device == many->move.device &&
+           (many->move.options.dtype == FY_DTYPE_SAME ||
+            many->move.options.dtype == (fy_dtype_t)src->dtype);
 }
 
 static fy_status_t choose(many_t *many)
@@ -42,9 +36,9 @@ static fy_status_t choose(many_t *many)
     size_t npacked = 0;
     many->largest_nbytes = 0;
     if (!many->count) return FY_STATUS_OK;
-    many->largest_nbytes = fy__run_largest(many->device);
+    many->largest_nbytes = fy__run_largest(many->move.device);
     for (size_t i = 0; i < many->count && npacked < 2; i++) npacked += is_packed(many, i);
-    return fy__run_limit(many->device, npacked, &many->largest_nbytes);
+    return fy__run_limit(many->move.device, npacked, &many->largest_nbytes);
 }
 
 /* ---- one run ---- */
@@ -61,10 +55,10 @@ typedef struct batch {
 /* Builds the table in a slot and uploads it. */
 static fy_status_t send_table(many_t *many, batch_t *batch)
 {
-    fy_device_t *device = many->device;
+    fy_device_t *device = many->move.device;
     fy__slot_t slot;
     fy__point_t sent = 0;
-    FY_TRY(fy__ring_take(device, &many->blocked_ns, &slot));
+    FY_TRY(fy__ring_take(device, &many->move.blocked_ns, &slot));
     batch->run = (fy__run_t){ .bytes = slot.bytes, .room = slot.nbytes };
     for (batch->next = batch->first; batch->next < many->count; batch->next++) {
         const fy_tensor_t *src = many->src[batch->next];
@@ -76,9 +70,9 @@ static fy_status_t send_table(many_t *many, batch_t *batch)
     slot.bytes = fy__run_close(&batch->run);
     batch->table_nbytes = batch->run.nbytes - batch->nbytes;
     batch->run.packed.table_offset = 0;
-    fy_status_t status = fy__stream_throttle(many->thread, device->upload);
+    fy_status_t status = fy__stream_throttle(many->move.thread, device->upload);
     if (status == FY_STATUS_OK)
-        status = fy__storage_create_scratch(many->thread, device, batch->table_nbytes,
+        status = fy__storage_create_scratch(many->move.thread, device, batch->table_nbytes,
                                             device->upload, FY_CATEGORY_STAGING, &batch->table);
     if (status == FY_STATUS_OK)
         status = fy__hazard_before_write(&batch->table->hazard, device->upload,
@@ -94,12 +88,12 @@ static fy_status_t send_table(many_t *many, batch_t *batch)
 /* Collects the tensors and submits the run's copy, both on the download engine's stream. */
 static fy_status_t fetch_run(many_t *many, batch_t *batch)
 {
-    fy_device_t *device = many->device;
+    fy_device_t *device = many->move.device;
     fy_stream_t *stream = device->download;
-    FY_TRY(fy__stream_throttle(many->thread, stream));
-    FY_TRY(fy__storage_create_scratch(many->thread, device, batch->nbytes, stream,
+    FY_TRY(fy__stream_throttle(many->move.thread, stream));
+    FY_TRY(fy__storage_create_scratch(many->move.thread, device, batch->nbytes, stream,
                                       FY_CATEGORY_STAGING, &batch->scratch));
-    FY_TRY(fy__storage_create_pinned(many->thread, device, batch->nbytes, &batch->host));
+    FY_TRY(fy__storage_create_pinned(many->move.thread, device, batch->nbytes, &batch->host));
     FY_TRY(fy__hazard_before_read(&batch->table->hazard, stream, FY__WAIT_COLLECT_TABLE));
     FY_TRY(fy__hazard_before_write(&batch->scratch->hazard, stream, FY__WAIT_COLLECT_SCRATCH));
     for (size_t i = batch->first; i < batch->next; i++)
@@ -136,7 +130,7 @@ static fy_status_t make_downloads(many_t *many, const batch_t *batch)
         fy_download_t *download = fy__download_new(many->src[i], (fy_dtype_t)many->src[i]->dtype);
         if (!download) return FY_STATUS_OUT_OF_MEMORY;
         many->out[i] = download;
-        fy__taint_join(many->device, &download->taint, &batch->taint);
+        fy__taint_join(many->move.device, &download->taint, &batch->taint);
         fy__storage_retain(batch->host);
         download->storage = batch->host;
         download->offset = offset;
@@ -156,9 +150,9 @@ static fy_status_t request_packed(many_t *many)
         fy_status_t status = send_table(many, &batch);
         if (status == FY_STATUS_OK) status = fetch_run(many, &batch);
         if (status == FY_STATUS_OK) status = make_downloads(many, &batch);
-        if (batch.table) fy__storage_release(many->thread, batch.table);
-        if (batch.scratch) fy__storage_release(many->thread, batch.scratch);
-        if (batch.host) fy__storage_release(many->thread, batch.host);
+        if (batch.table) fy__storage_release(many->move.thread, batch.table);
+        if (batch.scratch) fy__storage_release(many->move.thread, batch.scratch);
+        if (batch.host) fy__storage_release(many->move.thread, batch.host);
         if (status != FY_STATUS_OK) return status;
         next = batch.next;
     }
@@ -173,25 +167,18 @@ static fy_status_t request_others(many_t *many)
 {
     for (size_t i = 0; i < many->count; i++)
         if (!is_packed(many, i))
-            FY_TRY(fy__download_ask(many->src[i], many->options, many->caller, &many->out[i]));
+            FY_TRY(fy__download_ask(many->src[i], &many->move.options, many->move.caller,
+                                    &many->out[i]));
     for (size_t i = 0; i < many->count; i++) {
         if (!is_packed(many, i)) continue;
-        fy__transfer_note(many->thread, &(fy__transfer_record_t){
-                                            .direction = FY__DOWNLOAD,
-                                            .path = FY_PATH_COALESCED,
-                                            .device = many->device,
-                                            .dst = many->out[i]->storage,
-                                            .src = many->src[i]->storage,
-                                            .src_tensor = many->src[i],
-                                            .nbytes = fy__tensor_nbytes(many->src[i]),
-                                            .blocked_ns = many->blocked_ns,
-                                            .point = many->out[i]->point,
-                                            .site = many->options->site,
-                                            .caller = many->caller,
-                                            .priority = many->options->priority,
-                                        });
-        many->blocked_ns = 0;
-        fy__handle_adopt(many->thread->frame, &many->out[i]->handle);
+        fy__move_t *move = &many->move;
+        move->src = many->src[i];
+        move->to = many->out[i]->storage;
+        move->nbytes = fy__tensor_nbytes(move->src);
+        move->point = many->out[i]->point;
+        fy__move_note(move);
+        move->blocked_ns = 0;
+        fy__handle_adopt(many->move.thread->frame, &many->out[i]->handle);
     }
     return FY_STATUS_OK;
 }
@@ -206,45 +193,43 @@ static fy_status_t check(const many_t *many)
         snprintf(what, sizeof what, "tensor_download_many[%zu]", i);
         if (!src) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL", what);
         if (fy__tensor_is_gone(src)) return fy__refuse_gone(what, "src");
-        fy_device_t *device = src->storage->device;
-        if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-        FY_TRY(fy__recording_check(many->thread, device, "tensor_download_many"));
-        const fy_dtype_t dtype = many->options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
-                                                                       : many->options->dtype;
+        FY_TRY(fy__move_check_device(&many->move, src->storage->device));
+        const fy_dtype_t dtype = many->move.options.dtype == FY_DTYPE_SAME
+                                     ? (fy_dtype_t)src->dtype
+                                     : many->move.options.dtype;
         nbytes += src->nelem * fy__dtype_sizes[dtype];
     }
-    return fy__guard_check_transfer(many->thread, FY__DOWNLOAD, nbytes, "tensor_download_many");
+    return fy__guard_check_transfer(many->move.thread, FY__DOWNLOAD, nbytes, many->move.what);
 }
 
 fy_status_t fy_tensor_download_many(size_t count, fy_tensor_t *const *src,
                                     const fy_transfer_options_t *options,
                                     fy_download_t **out_downloads)
 {
-    fy__thread_t *thread = fy__thread();
+    many_t many = { .move = { .what = "tensor_download_many",
+                              .caller = __builtin_return_address(0),
+                              .thread = fy__thread(),
+                              .direction = FY__DOWNLOAD,
+                              .path = FY_PATH_COALESCED },
+                    .count = count,
+                    .src = src,
+                    .out = out_downloads };
     if (count && !out_downloads)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_download_many: out_downloads is NULL");
     for (size_t i = 0; i < count; i++) out_downloads[i] = NULL;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!many.move.thread) return FY_STATUS_OUT_OF_MEMORY;
     if (count && !src) return FY_FAIL(INVALID_ARGUMENT, "tensor_download_many: src is NULL");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read("tensor_download_many", options, &own));
-    options = &own;
-    many_t many = { .thread = thread,
-                    .count = count,
-                    .src = src,
-                    .options = options,
-                    .caller = __builtin_return_address(0),
-                    .out = out_downloads };
+    FY_TRY(fy__transfer_options_read(many.move.what, options, &many.move.options));
     FY_TRY(check(&many));
     if (!count) return FY_STATUS_OK;
-    many.device = src[0]->storage->device;
+    many.move.device = src[0]->storage->device;
     fy_status_t status = choose(&many);
     if (status == FY_STATUS_OK) status = request_packed(&many);
     if (status == FY_STATUS_OK) status = request_others(&many);
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
-        fy__guard_settle(thread);
+        fy__guard_settle(many.move.thread);
         for (size_t i = 0; i < count; i++) {
             fy_download_destroy(out_downloads[i]);
             out_downloads[i] = NULL;
@@ -252,6 +237,6 @@ fy_status_t fy_tensor_download_many(size_t count, fy_tensor_t *const *src,
         fy__error_restore(&first);
         return status;
     }
-    fy__storage_reap(many.device);
+    fy__storage_reap(many.move.device);
     return FY_STATUS_OK;
 }

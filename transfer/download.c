@@ -8,7 +8,6 @@
 #include "runtime/record/event.h"
 #include "runtime/record/recording.h"
 #include "runtime/thread/guard.h"
-#include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/queue.h"
 #include "transfer/submit.h"
@@ -107,31 +106,25 @@ fy_download_t *fy__download_new(const fy_tensor_t *src, fy_dtype_t dtype)
 fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t *options,
                              const void *caller, fy_download_t **out_download)
 {
-    fy__thread_t *thread = fy__thread();
+    fy__move_t move = {
+        .what = "tensor_download", .caller = caller, .direction = FY__DOWNLOAD, .src = src
+    };
     if (!out_download) return FY_FAIL(INVALID_ARGUMENT, "tensor_download: out_download is NULL");
     *out_download = NULL;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src) return FY_FAIL(INVALID_ARGUMENT, "tensor_download: src is NULL");
-    if (fy__tensor_is_gone(src)) return fy__refuse_gone("tensor_download", "src");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read("tensor_download", options, &own));
-    options = &own;
-    fy_device_t *device = src->storage->device;
-    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__recording_check(thread, device, "tensor_download"));
-    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
-                                                             : options->dtype;
-    const uint64_t nbytes = src->nelem * fy__dtype_sizes[dtype];
-    FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, "tensor_download"));
+    FY_TRY(fy__move_begin(&move, options, src, "src", out_download, NULL));
+    fy__thread_t *thread = move.thread;
+    fy_device_t *device = move.device = src->storage->device;
+    FY_TRY(fy__move_check_device(&move, device));
+    FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, move.nbytes, move.what));
     if (!device->synchronous)
         FY_TRY(fy__guard_settled(thread, fy__stream_throttle(thread, device->download)));
-    fy_download_t *download = fy__download_new(src, dtype);
+    fy_download_t *download = fy__download_new(src, move.dtype);
     if (!download) {
         fy__guard_settle(thread);
         return FY_STATUS_OUT_OF_MEMORY;
     }
-    fy_status_t status = fy__storage_create_pinned(thread, device, nbytes, &download->storage);
-    if (status == FY_STATUS_OK) status = submit(thread, download, src, options->priority);
+    fy_status_t status = fy__storage_create_pinned(thread, device, move.nbytes, &download->storage);
+    if (status == FY_STATUS_OK) status = submit(thread, download, src, move.options.priority);
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -140,19 +133,10 @@ fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t
         fy__error_restore(&first);
         return status;
     }
-    fy__transfer_note(thread, &(fy__transfer_record_t){
-                                  .direction = FY__DOWNLOAD,
-                                  .path = device->synchronous ? FY_PATH_HOST : FY_PATH_DIRECT,
-                                  .device = device,
-                                  .dst = download->storage,
-                                  .src = src->storage,
-                                  .src_tensor = src,
-                                  .nbytes = nbytes,
-                                  .point = download->point,
-                                  .site = options->site,
-                                  .caller = caller,
-                                  .priority = options->priority,
-                              });
+    move.path = device->synchronous ? FY_PATH_HOST : FY_PATH_DIRECT;
+    move.to = download->storage;
+    move.point = download->point;
+    fy__move_note(&move);
     fy__handle_adopt(thread->frame, &download->handle);
     *out_download = download;
     fy__storage_reap(device);

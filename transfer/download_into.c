@@ -2,12 +2,8 @@
  * through the ring: the host empties one slot while the device fills the next ones. A strided
  * source is made dense on the device first; a strided destination is filled from a dense copy on
  * the host. Not here: downloads as objects (download.c). */
-#include <ferry/transfer.h>
-
 #include "runtime/base/fail.h"
-#include "runtime/record/recording.h"
 #include "runtime/thread/guard.h"
-#include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/submit.h"
 
@@ -74,26 +70,18 @@ done:
     return status;
 }
 
-static fy_status_t check(const fy_tensor_t *dst, const fy_tensor_t *src,
-                         const fy_transfer_options_t *options)
+static fy_status_t check(const fy__move_t *move)
 {
-    static const char what[] = "tensor_download_into";
+    const char *what = move->what;
+    const fy_tensor_t *dst = move->dst, *src = move->src;
     char texts[2][128];
-    bool same = dst->rank == src->rank;
-    for (int i = 0; same && i < dst->rank; i++) same = dst->dims[i] == src->dims[i];
     if (!dst->storage->device->is_host)
         return FY_FAIL(DEVICE_MISMATCH,
                        "%s: dst %s is on %s; a download ends on the host\n  Within one device use "
                        "fy_copy, between two fy_tensor_send_into",
                        what, fy__tensor_format(dst, texts[0], 128), dst->storage->device->spec);
-    if (!same)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, src is %s; the shapes must be equal", what,
-                       fy__tensor_format(dst, texts[0], 128),
-                       fy__tensor_format(src, texts[1], 128));
-    if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
-                       fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+    FY_TRY(fy__move_check_shapes(what, dst, src));
+    FY_TRY(fy__move_check_dtype(what, dst, &move->options));
     if (dst->dtype != src->dtype)
         return FY_FAIL(DTYPE_MISMATCH,
                        "%s: dst is %s, src is %s; the dtypes must be equal\n  Convert on the "
@@ -111,51 +99,38 @@ static fy_status_t check(const fy_tensor_t *dst, const fy_tensor_t *src,
 fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                     const fy_transfer_options_t *options)
 {
-    static const char what[] = "tensor_download_into";
-    fy__thread_t *thread = fy__thread();
+    fy__move_t move = { .what = "tensor_download_into",
+                        .caller = __builtin_return_address(0),
+                        .direction = FY__DOWNLOAD,
+                        .dst = dst,
+                        .src = src };
     uint64_t start_ns;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !dst) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "dst" : "src");
-    if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
-        return fy__refuse_gone(what, fy__tensor_is_gone(src) ? "src" : "dst");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read(what, options, &own));
-    FY_TRY(check(dst, src, &own));
-    fy_device_t *device = src->storage->device;
-    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__recording_check(thread, device, "tensor_download_into"));
-    const uint64_t nbytes = fy__tensor_nbytes(src);
+    FY_TRY(fy__move_begin(&move, options, src, "src", dst, "dst"));
+    FY_TRY(check(&move));
+    fy__thread_t *thread = move.thread;
+    const char *what = move.what;
+    fy_device_t *device = move.device = src->storage->device;
+    FY_TRY(fy__move_check_device(&move, device));
     into_t into = { .fetch = { .device = device,
                                .stream = device->synchronous ? NULL : device->download,
                                .site = FY__WAIT_DOWNLOAD_INTO } };
     /* known before anything crosses */
     if (src->nelem && src->storage->taint.poison)
         return fy__poison_fail(src->storage->taint.poison, what);
-    FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, what));
+    FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, move.nbytes, what));
     FY_TRY(fy__guard_settled(thread,
                              fy__sync_begin(thread, what, FY__WAIT_DOWNLOAD_INTO, 0, &start_ns)));
     fy_status_t status = run(thread, &into, dst, src);
     fy__sync_end(thread, start_ns);
     if (status != FY_STATUS_OK) fy__guard_settle(thread);
     if (status == FY_STATUS_OK) {
-        fy__transfer_note(thread, &(fy__transfer_record_t){
-                                      .direction = FY__DOWNLOAD,
-                                      .path = device->synchronous      ? FY_PATH_HOST
-                                              : is_direct(dst, device) ? FY_PATH_DIRECT
-                                                                       : FY_PATH_STAGED,
-                                      .device = device,
-                                      .dst = dst->storage,
-                                      .dst_tensor = dst,
-                                      .src = src->storage,
-                                      .src_tensor = src,
-                                      .nbytes = nbytes,
-                                      .blocked_ns = into.fetch.blocked_ns,
-                                      .point = into.fetch.point,
-                                      .site = own.site,
-                                      .caller = __builtin_return_address(0),
-                                      .priority = own.priority,
-                                  });
-        if (dst->contiguous && nbytes == dst->storage->nbytes)
+        move.path = device->synchronous      ? FY_PATH_HOST
+                    : is_direct(dst, device) ? FY_PATH_DIRECT
+                                             : FY_PATH_STAGED;
+        move.blocked_ns = into.fetch.blocked_ns;
+        move.point = into.fetch.point;
+        fy__move_note(&move);
+        if (dst->contiguous && move.nbytes == dst->storage->nbytes)
             dst->storage->taint = (fy__taint_t){ 0, 0, 0 };
         /* the request that made the bytes is done by now */
         status = fy__taint_resolve(device, &into.fetch.taint, what);

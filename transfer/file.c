@@ -3,8 +3,6 @@
  * copies nothing, so there are no wire bytes). Sizes are checked first, so a file that is too short
  * fails before anything has changed. Not here: formats; the caller knows dtype, shape and
  * offset. */
-#include <ferry/transfer.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -13,9 +11,7 @@
 
 #include "runtime/base/c_locale.h"
 #include "runtime/base/fail.h"
-#include "runtime/record/recording.h"
 #include "runtime/thread/guard.h"
-#include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/submit.h"
 #include "transfer/upload.h"
@@ -170,53 +166,34 @@ done:
 fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t offset,
                                   const fy_transfer_options_t *options)
 {
-    fy__thread_t *thread = fy__thread();
-    file_t file = { .what = "tensor_upload_file", .path = path, .offset = offset };
-    uint64_t blocked_ns = 0;
+    fy__move_t move = { .what = "tensor_upload_file",
+                        .caller = __builtin_return_address(0),
+                        .direction = FY__UPLOAD,
+                        .path = FY_PATH_FILE,
+                        .dst = dst };
+    file_t file = { .what = move.what, .path = path, .offset = offset };
     bool changed = false;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!dst || !path)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", file.what, dst ? "path" : "dst");
-    if (fy__tensor_is_gone(dst)) return fy__refuse_gone(file.what, "dst");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read(file.what, options, &own));
-    options = &own;
-    if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
-        return FY_FAIL(
-            INVALID_ARGUMENT, "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME",
-            file.what, fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
-    fy_device_t *device = dst->storage->device;
-    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__recording_check(thread, device, file.what));
-    FY_TRY(fy__tensor_check_writable(dst, file.what, "dst"));
-    FY_TRY(fy__storage_check_borrow(dst->storage, file.what));
-    file.nbytes = fy__tensor_nbytes(dst);
-    FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, file.nbytes, file.what));
-    FY_TRY(fy__guard_settled(thread, open_file(&file, O_RDONLY)));
+    FY_TRY(fy__move_begin(&move, options, dst, "dst", path, "path"));
+    FY_TRY(fy__move_check_dtype(move.what, dst, &move.options));
+    move.device = dst->storage->device;
+    FY_TRY(fy__move_check_device(&move, move.device));
+    FY_TRY(fy__tensor_check_writable(dst, move.what, "dst"));
+    FY_TRY(fy__storage_check_borrow(dst->storage, move.what));
+    file.nbytes = move.nbytes;
+    FY_TRY(fy__guard_check_transfer(move.thread, FY__UPLOAD, file.nbytes, move.what));
+    FY_TRY(fy__guard_settled(move.thread, open_file(&file, O_RDONLY)));
     fy_status_t status = check_size(&file);
-    if (status == FY_STATUS_OK) status = upload_file(thread, dst, &file, &blocked_ns, &changed);
+    if (status == FY_STATUS_OK)
+        status = upload_file(move.thread, dst, &file, &move.blocked_ns, &changed);
     (void)close(file.fd);
     if (status != FY_STATUS_OK) {
-        fy__guard_settle(thread);
+        fy__guard_settle(move.thread);
         if (changed) fy__upload_poison(dst, status);
         return status;
     }
     fy__upload_done(dst);
-    fy__transfer_note(thread, &(fy__transfer_record_t){
-                                  .direction = FY__UPLOAD,
-                                  .path = FY_PATH_FILE,
-                                  .device = device,
-                                  .dst = dst->storage,
-                                  .dst_tensor = dst,
-                                  .nbytes = file.nbytes,
-                                  .blocked_ns = blocked_ns,
-                                  .point = atomic_load_explicit(&dst->storage->hazard.writer,
-                                                                memory_order_relaxed),
-                                  .site = options->site,
-                                  .caller = __builtin_return_address(0),
-                                  .priority = options->priority,
-                              });
-    fy__storage_reap(device);
+    fy__move_note(&move);
+    fy__storage_reap(move.device);
     return FY_STATUS_OK;
 }
 
@@ -252,22 +229,20 @@ done:
 fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, uint64_t offset,
                                     const fy_transfer_options_t *options)
 {
-    fy__thread_t *thread = fy__thread();
-    file_t file = { .what = "tensor_download_file", .path = path, .offset = offset };
+    fy__move_t move = { .what = "tensor_download_file",
+                        .caller = __builtin_return_address(0),
+                        .direction = FY__DOWNLOAD,
+                        .path = FY_PATH_FILE,
+                        .src = src };
+    file_t file = { .what = move.what, .path = path, .offset = offset };
     uint64_t start_ns;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !path)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", file.what, src ? "path" : "src");
-    if (fy__tensor_is_gone(src)) return fy__refuse_gone(file.what, "src");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read(file.what, options, &own));
-    fy_device_t *device = src->storage->device;
-    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__recording_check(thread, device, file.what));
-    const fy_dtype_t dtype = own.dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : own.dtype;
+    FY_TRY(fy__move_begin(&move, options, src, "src", path, "path"));
+    fy__thread_t *thread = move.thread;
+    fy_device_t *device = move.device = src->storage->device;
+    FY_TRY(fy__move_check_device(&move, device));
     if (src->nelem && src->storage->taint.poison)
-        return fy__poison_fail(src->storage->taint.poison, file.what);
-    file.nbytes = src->nelem * fy__dtype_sizes[dtype];
+        return fy__poison_fail(src->storage->taint.poison, move.what);
+    file.nbytes = move.nbytes;
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, file.nbytes, file.what));
     FY_TRY(fy__guard_settled(
         thread, fy__sync_begin(thread, file.what, FY__WAIT_FILE_ARRIVE, 0, &start_ns)));
@@ -277,27 +252,18 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
     save_t save = { &file, &fetch };
     fy_status_t status = open_file(&file, O_WRONLY | O_CREAT);
     if (status == FY_STATUS_OK) {
-        status = save_all(thread, &fetch, &save, src, dtype);
+        status = save_all(thread, &fetch, &save, src, move.dtype);
         /* some file systems report only here that they were full */
         if (close(file.fd) != 0 && status == FY_STATUS_OK)
             status = FY_FAIL(IO, "%s: closing '%s': %s", file.what, path, fy__strerror(errno));
     }
     fy__sync_end(thread, start_ns);
     if (status != FY_STATUS_OK) fy__guard_settle(thread);
-    if (status == FY_STATUS_OK)
-        fy__transfer_note(thread, &(fy__transfer_record_t){
-                                      .direction = FY__DOWNLOAD,
-                                      .path = FY_PATH_FILE,
-                                      .device = device,
-                                      .src = src->storage,
-                                      .src_tensor = src,
-                                      .nbytes = file.nbytes,
-                                      .blocked_ns = fetch.blocked_ns,
-                                      .point = fetch.point,
-                                      .site = own.site,
-                                      .caller = __builtin_return_address(0),
-                                      .priority = own.priority,
-                                  });
+    if (status == FY_STATUS_OK) {
+        move.blocked_ns = fetch.blocked_ns;
+        move.point = fetch.point;
+        fy__move_note(&move);
+    }
     fy__storage_reap(device);
     return status;
 }

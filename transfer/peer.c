@@ -2,13 +2,10 @@
  * directly into the other device's memory. A strided or converted source is made dense on its
  * device first, so that only the result's bytes cross; a strided destination is filled from a dense
  * copy beside it. Not here: a backend's copy between two devices (its copy slot, FY_COPY_PEER). */
-#include <ferry/transfer.h>
-
 #include "runtime/base/fail.h"
 #include "runtime/record/recording.h"
 #include "runtime/record/tape.h"
 #include "runtime/thread/guard.h"
-#include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/peer.h"
 #include "transfer/submit.h"
@@ -116,98 +113,70 @@ done:
     return status;
 }
 
-/* `caller`: return address of the public call. */
-static fy_status_t send(fy__thread_t *thread, const char *what, fy_tensor_t *dst,
-                        const fy_tensor_t *src, const fy_transfer_options_t *options,
-                        const void *caller)
+static fy_status_t send(fy__move_t *move)
 {
-    fy_device_t *from = src->storage->device;
-    fy__fetch_t fetch = { .device = from, .stream = from->download };
-    FY_TRY(fy__guard_settled(thread, fy__peer_resolve(what, src, &fetch.blocked_ns)));
-    FY_TRY(fy__guard_settled(thread, run(thread, &fetch, dst, src)));
-    fy__transfer_note(thread, &(fy__transfer_record_t){
-                                  .direction = FY__PEER,
-                                  .path = FY_PATH_PEER,
-                                  .device = from,
-                                  .other = dst->storage->device,
-                                  .dst = dst->storage,
-                                  .dst_tensor = dst,
-                                  .src = src->storage,
-                                  .src_tensor = src,
-                                  .nbytes = fetch.nbytes,
-                                  .blocked_ns = fetch.blocked_ns,
-                                  .point = fetch.point,
-                                  .site = options->site,
-                                  .caller = caller,
-                                  .priority = options->priority,
-                              });
+    fy__fetch_t fetch = { .device = move->device, .stream = move->device->download };
+    FY_TRY(fy__guard_settled(move->thread,
+                             fy__peer_resolve(move->what, move->src, &fetch.blocked_ns)));
+    FY_TRY(fy__guard_settled(move->thread, run(move->thread, &fetch, move->dst, move->src)));
+    move->path = FY_PATH_PEER;
+    move->nbytes = fetch.nbytes;
+    move->blocked_ns = fetch.blocked_ns;
+    move->point = fetch.point;
+    fy__move_note(move);
     return FY_STATUS_OK;
+}
+
+static fy_status_t check_devices(fy__move_t *move, fy_device_t *to)
+{
+    move->device = move->src->storage->device;
+    move->other = to;
+    FY_TRY(check_pair(move->what, move->src, to));
+    FY_TRY(fy__recording_check(move->thread, move->device, move->what));
+    FY_TRY(fy__recording_check(move->thread, to, move->what));
+    return fy__tape_check_leaving(move->thread, move->src, move->what);
 }
 
 fy_status_t fy_tensor_send(const fy_tensor_t *src, fy_device_t *device,
                            const fy_transfer_options_t *options, fy_tensor_t **out_dst)
 {
-    static const char what[] = "tensor_send";
-    fy__thread_t *thread = fy__thread();
-    if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "%s: out_dst is NULL", what);
+    fy__move_t move = { .what = "tensor_send",
+                        .caller = __builtin_return_address(0),
+                        .direction = FY__PEER,
+                        .src = src };
+    if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "%s: out_dst is NULL", move.what);
     *out_dst = NULL;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !device)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "device" : "src");
-    if (fy__tensor_is_gone(src)) return fy__refuse_gone(what, "src");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read(what, options, &own));
-    options = &own;
-    FY_TRY(check_pair(what, src, device));
-    fy_device_t *from = src->storage->device;
-    FY_TRY(fy__recording_check(thread, from, what));
-    FY_TRY(fy__recording_check(thread, device, what));
-    FY_TRY(fy__tape_check_leaving(thread, src, what));
-    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
-                                                             : options->dtype;
-    FY_TRY(fy__guard_check_transfer(thread, FY__PEER, src->nelem * fy__dtype_sizes[dtype], what));
-    FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims,
-                                                    src->nelem, from->download, out_dst)));
-    const fy_status_t status =
-        send(thread, what, *out_dst, src, options, __builtin_return_address(0));
+    FY_TRY(fy__move_begin(&move, options, src, "src", device, "device"));
+    FY_TRY(check_devices(&move, device));
+    FY_TRY(fy__move_make_dst(&move, device, move.device->download, out_dst));
+    const fy_status_t status = send(&move);
     if (status != FY_STATUS_OK) {
-        fy__error_copy_t first;
-        fy__error_save(&first);
-        fy__tensor_free(thread, *out_dst);
-        *out_dst = NULL;
-        fy__error_restore(&first);
+        fy__move_drop_dst(&move, out_dst);
         return status;
     }
-    fy__storage_reap(from);
+    fy__storage_reap(move.device);
     return FY_STATUS_OK;
 }
 
 fy_status_t fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                 const fy_transfer_options_t *options, fy_ticket_t *out_ticket)
 {
-    static const char what[] = "tensor_send_into";
-    fy__thread_t *thread = fy__thread();
+    fy__move_t move = { .what = "tensor_send_into",
+                        .caller = __builtin_return_address(0),
+                        .direction = FY__PEER,
+                        .dst = dst,
+                        .src = src };
     if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !dst) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "dst" : "src");
-    if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
-        return fy__refuse_gone(what, fy__tensor_is_gone(src) ? "src" : "dst");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read(what, options, &own));
-    options = &own;
-    FY_TRY(fy__upload_check_dtypes(what, dst, src, options));
-    fy_device_t *from = src->storage->device, *to = dst->storage->device;
-    FY_TRY(check_pair(what, src, to));
-    FY_TRY(fy__recording_check(thread, from, what));
-    FY_TRY(fy__recording_check(thread, to, what));
-    FY_TRY(fy__tape_check_leaving(thread, src, what));
-    FY_TRY(fy__upload_check_into(what, dst, src));
-    FY_TRY(fy__guard_check_transfer(thread, FY__PEER, fy__tensor_nbytes(dst), what));
-    FY_TRY(send(thread, what, dst, src, options, __builtin_return_address(0)));
+    FY_TRY(fy__move_begin(&move, options, src, "src", dst, "dst"));
+    FY_TRY(fy__upload_check_dtypes(move.what, dst, src, &move.options));
+    FY_TRY(check_devices(&move, dst->storage->device));
+    FY_TRY(fy__upload_check_into(move.what, dst, src));
+    FY_TRY(fy__guard_check_transfer(move.thread, FY__PEER, fy__tensor_nbytes(dst), move.what));
+    FY_TRY(send(&move));
     fy__upload_done(dst);
     if (out_ticket && dst->nelem)
         *out_ticket = fy__point_ticket(
             atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed));
-    fy__storage_reap(from);
+    fy__storage_reap(move.device);
     return FY_STATUS_OK;
 }

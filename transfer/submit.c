@@ -1,8 +1,10 @@
-/* Checks options, submits copies. */
+/* First checks, submission of copies. */
 #include "transfer/submit.h"
 
 #include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
+#include "runtime/record/recording.h"
+#include "runtime/thread/guard.h"
 
 fy_status_t fy__transfer_options_read(const char *what, const fy_transfer_options_t *options,
                                       fy_transfer_options_t *out_own)
@@ -16,6 +18,70 @@ fy_status_t fy__transfer_options_read(const char *what, const fy_transfer_option
         return FY_FAIL(INVALID_ARGUMENT, "%s: options->dtype %d is no dtype", what,
                        (int)out_own->dtype);
     return FY_STATUS_OK;
+}
+
+fy_status_t fy__move_begin(fy__move_t *move, const fy_transfer_options_t *options,
+                           const fy_tensor_t *tensor, const char *name, const void *other,
+                           const char *other_name)
+{
+    move->thread = fy__thread();
+    if (!move->thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!tensor || !other)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", move->what, tensor ? other_name : name);
+    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone(move->what, name);
+    if (move->dst && fy__tensor_is_gone(move->dst)) return fy__refuse_gone(move->what, "dst");
+    FY_TRY(fy__transfer_options_read(move->what, options, &move->options));
+    move->dtype = move->options.dtype == FY_DTYPE_SAME ? (fy_dtype_t)tensor->dtype
+                                                       : move->options.dtype;
+    move->nbytes = move->direction == FY__UPLOAD ? fy__tensor_nbytes(tensor)
+                                                 : tensor->nelem * fy__dtype_sizes[move->dtype];
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__move_check_device(const fy__move_t *move, const fy_device_t *device)
+{
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    return fy__recording_check(move->thread, device, move->what);
+}
+
+fy_status_t fy__move_check_dtype(const char *what, const fy_tensor_t *dst,
+                                 const fy_transfer_options_t *options)
+{
+    if (options->dtype == FY_DTYPE_SAME || options->dtype == (fy_dtype_t)dst->dtype)
+        return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
+                   fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+}
+
+fy_status_t fy__move_check_shapes(const char *what, const fy_tensor_t *dst, const fy_tensor_t *src)
+{
+    char texts[2][128];
+    bool same = dst->rank == src->rank;
+    for (int i = 0; same && i < dst->rank; i++) same = dst->dims[i] == src->dims[i];
+    if (same) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, src is %s; the shapes must be equal", what,
+                   fy__tensor_format(dst, texts[0], 128), fy__tensor_format(src, texts[1], 128));
+}
+
+fy_status_t fy__move_make_dst(fy__move_t *move, fy_device_t *to, fy_stream_t *stream,
+                              fy_tensor_t **out_dst)
+{
+    const fy_tensor_t *src = move->src;
+    FY_TRY(fy__guard_check_transfer(move->thread, move->direction, move->nbytes, move->what));
+    FY_TRY(fy__guard_settled(move->thread, fy__tensor_new(move->thread, to, move->dtype, src->rank,
+                                                          src->dims, src->nelem, stream, out_dst)));
+    move->dst = *out_dst;
+    return FY_STATUS_OK;
+}
+
+void fy__move_drop_dst(const fy__move_t *move, fy_tensor_t **out_dst)
+{
+    fy__error_copy_t first;
+    fy__error_save(&first);
+    fy__tensor_free(move->thread, *out_dst);
+    *out_dst = NULL;
+    fy__error_restore(&first);
 }
 
 fy_status_t fy__copy_submit(fy_device_t *device, fy_stream_t *stream, const char *what,

@@ -1,17 +1,33 @@
-/* First and last step of every transfer: the check of its options, and the submission of a copy to
- * an engine's native stream: its fault flag, the copy, its point. Not here: the order of transfers
- * (queue.h). */
+/* Steps of every transfer: the first checks, the destination that it makes, and the submission of a
+ * copy to an engine's native stream: its fault flag, the copy, its point. Not here: the order of
+ * transfers (queue.h), their record (account.h). */
 #ifndef FERRY_TRANSFER_SUBMIT_H_
 #define FERRY_TRANSFER_SUBMIT_H_
 
-#include <ferry/transfer.h>
-
 #include "runtime/order/stream.h"
+#include "transfer/account.h"
 
 /* Copies the caller's options; NULL is the defaults. INVALID_ARGUMENT for a field that is out of
  * range. */
 fy_status_t fy__transfer_options_read(const char *what, const fy_transfer_options_t *options,
                                       fy_transfer_options_t *out_own);
+
+/* The first checks, in one order for all calls: the thread, operands that are NULL (`tensor`, then
+ * `other`) or gone, the options. Sets thread, options, dtype, nbytes (of `tensor`). */
+fy_status_t fy__move_begin(fy__move_t *move, const fy_transfer_options_t *options,
+                           const fy_tensor_t *tensor, const char *name, const void *other,
+                           const char *other_name);
+/* Checks that `device` is not lost, and that this thread does not record on it. */
+fy_status_t fy__move_check_device(const fy__move_t *move, const fy_device_t *device);
+/* options->dtype may be dst's only. */
+fy_status_t fy__move_check_dtype(const char *what, const fy_tensor_t *dst,
+                                 const fy_transfer_options_t *options);
+fy_status_t fy__move_check_shapes(const char *what, const fy_tensor_t *dst, const fy_tensor_t *src);
+/* Asks the guards, then makes the destination, a tensor like src, for a stream of `to`. */
+fy_status_t fy__move_make_dst(fy__move_t *move, fy_device_t *to, fy_stream_t *stream,
+                              fy_tensor_t **out_dst);
+/* It failed: destroys that tensor. This thread's error stays. */
+void fy__move_drop_dst(const fy__move_t *move, fy_tensor_t **out_dst);
 
 /* Submits `copy`; `what` names it in faults ("upload"). *out_point: its point. *out_request: the
  * number of its fault flag, 0 if the device's copies cannot fail alone; add it to the taint of

@@ -8,7 +8,6 @@
 #include "runtime/record/recording.h"
 #include "runtime/record/tape.h"
 #include "runtime/thread/guard.h"
-#include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/queue.h"
 #include "transfer/ring.h"
@@ -49,16 +48,15 @@ void fy__upload_borrow(fy__storage_t *storage)
 
 /* One upload in progress. */
 typedef struct upload {
+    fy__move_t *move;
     fy_device_t *device;
     fy_stream_t *stream; /* NULL on synchronous devices */
     fy_tensor_t *dst;
     const fy_tensor_t *src;
-    const fy_transfer_options_t *options;
     fy__end_t target, final; /* destination of the bytes, and of the result; the same if `direct` */
     bool direct;
     bool sent; /* some bytes were submitted, so target's bytes changed, or will change */
     bool is_job;
-    uint64_t blocked_ns;
     fy__taint_t taint; /* the faults of its copies */
 } upload_t;
 
@@ -68,7 +66,7 @@ static bool replaces(const fy_tensor_t *dst)
 }
 
 /* Makes it a job of the engine's queue, with its conversion. */
-static fy_status_t make_job(fy__thread_t *thread, upload_t *upload, const fy_copy_t *copy)
+static fy_status_t make_job(upload_t *upload, const fy_copy_t *copy)
 {
     fy__point_t point;
     const fy__job_order_t order = {
@@ -78,17 +76,17 @@ static fy_status_t make_job(fy__thread_t *thread, upload_t *upload, const fy_cop
         .final = upload->direct ? NULL : &upload->final,
         .raw = &upload->target,
         .nelem = upload->src->nelem,
-        .priority = upload->options->priority,
+        .priority = upload->move->options.priority,
         .replaces = replaces(upload->dst),
     };
-    FY_TRY(fy__queue_enqueue(thread, upload->device->uploads, &order, &point));
+    FY_TRY(fy__queue_enqueue(upload->move->thread, upload->device->uploads, &order, &point));
     fy__upload_borrow(upload->src->storage);
     upload->is_job = true;
     return FY_STATUS_OK;
 }
 
 /* Bytes that may be read until the ticket: submitted at once if the engine's window has room. */
-static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
+static fy_status_t send_borrowed(upload_t *upload)
 {
     fy_device_t *device = upload->device;
     fy__hazard_t *hazard = &upload->target.storage->hazard;
@@ -97,7 +95,7 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
                              upload->src->data, nbytes, NULL };
     fy__point_t point = 0;
     uint64_t request = 0;
-    if (!fy__queue_admit(device->uploads, nbytes)) return make_job(thread, upload, &copy);
+    if (!fy__queue_admit(device->uploads, nbytes)) return make_job(upload, &copy);
     fy_status_t status = fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE);
     if (status == FY_STATUS_OK)
         status = fy__copy_submit(device, upload->stream, "upload", copy, &point, &request);
@@ -113,43 +111,42 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
 }
 
 /* Sends dense host bytes to the target on its device. */
-static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *bytes)
+static fy_status_t send(upload_t *upload, const void *bytes)
 {
     fy_device_t *device = upload->device;
     const uint64_t nbytes = fy__tensor_nbytes(upload->src);
+    const bool is_borrowed = upload->move->options.contract == FY_HOST_BORROW;
     fy__hazard_t *hazard = &upload->target.storage->hazard;
     fy__point_t point = 0;
     if (!upload->stream) {
-        const fy_copy_t copy = { FY_COPY_UPLOAD,
-                                 upload->options->contract == FY_HOST_BORROW,
-                                 upload->target.desc.data,
-                                 bytes,
-                                 nbytes,
-                                 NULL };
+        const fy_copy_t copy = { FY_COPY_UPLOAD, is_borrowed, upload->target.desc.data,
+                                 bytes,          nbytes,      NULL };
         FY_TRY(device->backend->copy(device->dev, NULL, &copy));
         fy__charge_host(0, 2 * nbytes);
         upload->sent = true;
         return FY_STATUS_OK;
     }
-    if (upload->options->contract == FY_HOST_BORROW) return send_borrowed(thread, upload);
+    if (is_borrowed) return send_borrowed(upload);
     FY_TRY(fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE));
     const fy_status_t status = fy__ring_upload(device, upload->target.desc.data, bytes, nbytes,
-                                               &point, &upload->blocked_ns, &upload->taint);
+                                               &point, &upload->move->blocked_ns, &upload->taint);
     /* a chunk was submitted even if a later one failed */
     if (point) fy__hazard_written(hazard, point);
     upload->sent = point != 0;
     return status;
 }
 
-fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst,
-                           const fy_tensor_t *src, const fy_transfer_options_t *options,
-                           uint64_t *blocked_ns, bool *out_changed, fy__taint_t *taint)
+fy_status_t fy__upload_run(fy__move_t *move, bool *out_changed, fy__taint_t *taint)
 {
-    upload_t upload = { .device = device,
+    fy__thread_t *thread = move->thread;
+    fy_device_t *device = move->device;
+    fy_tensor_t *dst = move->dst;
+    const fy_tensor_t *src = move->src;
+    upload_t upload = { .move = move,
+                        .device = device,
                         .stream = device->synchronous ? NULL : device->upload,
                         .dst = dst,
-                        .src = src,
-                        .options = options };
+                        .src = src };
     fy__storage_t *packed = NULL, *raw = NULL;
     fy_status_t status;
     *out_changed = false;
@@ -165,7 +162,7 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
                                             FY_CATEGORY_STAGING, &raw));
         fy__end_dense(dst, (fy_dtype_t)src->dtype, raw, &upload.target);
     }
-    status = send(thread, &upload, packed ? packed->data : src->data);
+    status = send(&upload, packed ? packed->data : src->data);
     *out_changed = upload.sent && upload.direct && status != FY_STATUS_OK;
     if (status == FY_STATUS_OK && !upload.direct && !upload.is_job)
         status = fy__convert(device, upload.stream, &upload.final, &upload.target, src->nelem);
@@ -174,7 +171,6 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
         if (taint) fy__taint_join(device, taint, &upload.taint);
     }
 done:
-    *blocked_ns += upload.blocked_ns;
     if (packed) fy__storage_release(thread, packed);
     if (raw) fy__storage_release(thread, raw);
     return status;
@@ -219,29 +215,6 @@ fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src,
     return fy__taint_resolve(src->storage->device, &((fy_tensor_t *)src)->storage->taint, what);
 }
 
-void fy__upload_note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tensor_t *src,
-                     const fy_transfer_options_t *options, fy_path_t path, uint64_t blocked_ns,
-                     const void *caller)
-{
-    fy__transfer_note(thread, &(fy__transfer_record_t){
-                                  .direction = FY__UPLOAD,
-                                  .path = path,
-                                  .device = dst->storage->device,
-                                  .dst = dst->storage,
-                                  .dst_tensor = dst,
-                                  .src = src->storage,
-                                  .src_tensor = src,
-                                  .nbytes = fy__tensor_nbytes(src),
-                                  .blocked_ns = blocked_ns,
-                                  .point = atomic_load_explicit(&dst->storage->hazard.writer,
-                                                                memory_order_relaxed),
-                                  .site = options->site,
-                                  .caller = caller,
-                                  .contract = options->contract,
-                                  .priority = options->priority,
-                              });
-}
-
 fy_path_t fy__upload_path(const fy_device_t *device, fy_host_contract_t contract)
 {
     return device->synchronous          ? FY_PATH_HOST
@@ -252,40 +225,26 @@ fy_path_t fy__upload_path(const fy_device_t *device, fy_host_contract_t contract
 fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device,
                              const fy_transfer_options_t *options, fy_tensor_t **out_dst)
 {
-    fy__thread_t *thread = fy__thread();
-    uint64_t blocked_ns = 0;
+    fy__move_t move = { .what = "tensor_upload",
+                        .caller = __builtin_return_address(0),
+                        .direction = FY__UPLOAD,
+                        .device = device,
+                        .src = src };
     bool changed;
     if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload: out_dst is NULL");
     *out_dst = NULL;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !device)
-        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload: %s is NULL", src ? "device" : "src");
-    if (fy__tensor_is_gone(src)) return fy__refuse_gone("tensor_upload", "src");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read("tensor_upload", options, &own));
-    options = &own;
-    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__recording_check(thread, device, "tensor_upload"));
-    FY_TRY(fy__upload_check_source("tensor_upload", src, device, options->contract));
-    const uint64_t nbytes = fy__tensor_nbytes(src);
-    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
-                                                             : options->dtype;
-    FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload"));
-    FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims,
-                                                    src->nelem, device->upload, out_dst)));
-    const fy_status_t status = fy__guard_settled(
-        thread,
-        fy__upload_run(thread, device, *out_dst, src, options, &blocked_ns, &changed, NULL));
+    FY_TRY(fy__move_begin(&move, options, src, "src", device, "device"));
+    FY_TRY(fy__move_check_device(&move, device));
+    FY_TRY(fy__upload_check_source(move.what, src, device, move.options.contract));
+    FY_TRY(fy__move_make_dst(&move, device, device->upload, out_dst));
+    const fy_status_t status =
+        fy__guard_settled(move.thread, fy__upload_run(&move, &changed, NULL));
     if (status != FY_STATUS_OK) {
-        fy__error_copy_t first;
-        fy__error_save(&first);
-        fy__tensor_free(thread, *out_dst);
-        *out_dst = NULL;
-        fy__error_restore(&first);
+        fy__move_drop_dst(&move, out_dst);
         return status;
     }
-    fy__upload_note(thread, *out_dst, src, options, fy__upload_path(device, options->contract),
-                    blocked_ns, __builtin_return_address(0));
+    move.path = fy__upload_path(device, move.options.contract);
+    fy__move_note(&move);
     fy__storage_reap(device);
     return FY_STATUS_OK;
 }
@@ -294,10 +253,7 @@ fy_status_t fy__upload_check_dtypes(const char *what, const fy_tensor_t *dst,
                                     const fy_tensor_t *src, const fy_transfer_options_t *options)
 {
     char texts[2][128];
-    if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
-                       fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+    FY_TRY(fy__move_check_dtype(what, dst, options));
     if (src->dtype != dst->dtype && !options->convert)
         return FY_FAIL(DTYPE_MISMATCH,
                        "%s: src is %s, dst is %s\n  Set options->convert to 1 to convert on the "
@@ -309,13 +265,7 @@ fy_status_t fy__upload_check_dtypes(const char *what, const fy_tensor_t *dst,
 
 fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, const fy_tensor_t *src)
 {
-    char texts[2][128];
-    bool same = dst->rank == src->rank;
-    for (int i = 0; same && i < dst->rank; i++) same = dst->dims[i] == src->dims[i];
-    if (!same)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, src is %s; the shapes must be equal", what,
-                       fy__tensor_format(dst, texts[0], 128),
-                       fy__tensor_format(src, texts[1], 128));
+    FY_TRY(fy__move_check_shapes(what, dst, src));
     FY_TRY(fy__tensor_check_writable(dst, what, "dst"));
     if (dst->storage->device->is_host && dst->storage == src->storage)
         return FY_FAIL(INVALID_ARGUMENT,
@@ -344,38 +294,36 @@ void fy__upload_done(fy_tensor_t *dst)
 /* ---- inside a recording: the copy, and the conversion after it if dst is of another dtype or
  * layout ---- */
 
-static fy_status_t append_copy(fy__recording_t *recording, const fy__end_t *target,
-                               const fy_tensor_t *src, const fy_transfer_options_t *options,
-                               const void *caller)
+static fy_status_t append_copy(const fy__move_t *move, fy__recording_t *recording,
+                               const fy__end_t *target)
 {
-    const uint64_t nbytes = fy__tensor_nbytes(src);
+    const fy_tensor_t *src = move->src;
     const fy_copy_t copy = { .kind = FY_COPY_UPLOAD,
                              .host_pinned = 1,
                              .dst = target->desc.data,
                              .src = src->data,
-                             .nbytes = nbytes };
+                             .nbytes = move->nbytes };
     uint32_t *slots;
     FY_TRY(fy__recording_slots(recording, 2, &slots));
     FY_TRY(fy__recording_slot(recording, target->storage, true, &slots[0]));
     FY_TRY(fy__recording_slot(recording, src->storage, false, &slots[1]));
-    return fy__recording_upload(recording, &copy, slots, nbytes == target->storage->nbytes,
-                                options->site, caller, options->priority);
+    return fy__recording_upload(recording, &copy, slots, move->nbytes == target->storage->nbytes,
+                                move->options.site, move->caller, move->options.priority);
 }
 
 /* fy_tensor_upload_into on the device that this thread records on: each replay copies src's bytes
  * at that time. */
-static fy_status_t record_upload(fy__thread_t *thread, fy__recording_t *recording, fy_tensor_t *dst,
-                                 const fy_tensor_t *src, const fy_transfer_options_t *options,
-                                 const void *caller)
+static fy_status_t record_upload(const fy__move_t *move, fy__recording_t *recording)
 {
+    const fy_tensor_t *dst = move->dst, *src = move->src;
     fy_device_t *device = recording->device;
     fy__storage_t *raw;
     fy__end_t target, final;
     char text[128];
-    if (options->contract != FY_HOST_BORROW)
+    if (move->options.contract != FY_HOST_BORROW)
         return fy__recording_refuse(recording, "tensor_upload_into with FY_HOST_COPY");
-    FY_TRY(fy__upload_check_source("tensor_upload_into", src, device, FY_HOST_BORROW));
-    FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
+    FY_TRY(fy__upload_check_source(move->what, src, device, FY_HOST_BORROW));
+    FY_TRY(fy__upload_check_into(move->what, dst, src));
     if (!src->contiguous)
         return FY_FAIL(INVALID_ARGUMENT,
                        "tensor_upload_into: a graph reads its sources in place, so they must be "
@@ -383,61 +331,52 @@ static fy_status_t record_upload(fy__thread_t *thread, fy__recording_t *recordin
                        fy__tensor_format(src, text, sizeof text));
     if (!src->nelem) return FY_STATUS_OK;
     fy__end_of(dst, &final);
-    if (dst->contiguous && dst->dtype == src->dtype)
-        return append_copy(recording, &final, src, options, caller);
-    FY_TRY(fy__storage_create_scratch(thread, device, fy__tensor_nbytes(src), NULL,
-                                      FY_CATEGORY_STAGING, &raw));
+    if (dst->contiguous && dst->dtype == src->dtype) return append_copy(move, recording, &final);
+    FY_TRY(fy__storage_create_scratch(move->thread, device, move->nbytes, NULL, FY_CATEGORY_STAGING,
+                                      &raw));
     fy__end_dense(dst, (fy_dtype_t)src->dtype, raw, &target);
-    fy_status_t status = append_copy(recording, &target, src, options, caller);
+    fy_status_t status = append_copy(move, recording, &target);
     if (status == FY_STATUS_OK) status = fy__convert(device, NULL, &final, &target, src->nelem);
-    fy__storage_release(thread, raw);
+    fy__storage_release(move->thread, raw);
     return status;
 }
 
 fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                   const fy_transfer_options_t *options, fy_ticket_t *out_ticket)
 {
-    fy__thread_t *thread = fy__thread();
-    uint64_t blocked_ns = 0;
+    fy__move_t move = { .what = "tensor_upload_into",
+                        .caller = __builtin_return_address(0),
+                        .direction = FY__UPLOAD,
+                        .dst = dst,
+                        .src = src };
     bool changed;
     if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !dst)
-        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: %s is NULL", src ? "dst" : "src");
-    if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
-        return fy__refuse_gone("tensor_upload_into", fy__tensor_is_gone(src) ? "src" : "dst");
-    fy_transfer_options_t own;
-    FY_TRY(fy__transfer_options_read("tensor_upload_into", options, &own));
-    options = &own;
-    FY_TRY(fy__upload_check_dtypes("tensor_upload_into", dst, src, options));
-    if (options->contract == FY_HOST_BORROW && !out_ticket)
+    FY_TRY(fy__move_begin(&move, options, src, "src", dst, "dst"));
+    FY_TRY(fy__upload_check_dtypes(move.what, dst, src, &move.options));
+    if (move.options.contract == FY_HOST_BORROW && !out_ticket)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: out_ticket is NULL; with "
                                          "FY_HOST_BORROW it reports when src is yours again");
-    fy_device_t *device = dst->storage->device;
+    fy_device_t *device = move.device = dst->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    fy__recording_t *recording = fy__recording_of(thread, device);
+    fy__recording_t *recording = fy__recording_of(move.thread, device);
     if (FY_UNLIKELY(recording != NULL)) {
-        FY_TRY(fy__recording_failed(recording, record_upload(thread, recording, dst, src, options,
-                                                             __builtin_return_address(0))));
+        FY_TRY(fy__recording_failed(recording, record_upload(&move, recording)));
         if (out_ticket) *out_ticket = (fy_ticket_t){ FY__TICKET_RECORDED, recording->uploads };
         return FY_STATUS_OK;
     }
-    FY_TRY(fy__upload_check_source("tensor_upload_into", src, device, options->contract));
-    FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
-    const uint64_t nbytes = fy__tensor_nbytes(src);
-    FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload_into"));
-    const fy_status_t status = fy__guard_settled(
-        thread, fy__upload_run(thread, device, dst, src, options, &blocked_ns, &changed, NULL));
+    FY_TRY(fy__upload_check_source(move.what, src, device, move.options.contract));
+    FY_TRY(fy__upload_check_into(move.what, dst, src));
+    FY_TRY(fy__guard_check_transfer(move.thread, FY__UPLOAD, move.nbytes, move.what));
+    const fy_status_t status =
+        fy__guard_settled(move.thread, fy__upload_run(&move, &changed, NULL));
     if (status != FY_STATUS_OK) {
         if (changed) fy__upload_poison(dst, status);
         return status;
     }
     fy__upload_done(dst);
-    fy__upload_note(thread, dst, src, options, fy__upload_path(device, options->contract),
-                    blocked_ns, __builtin_return_address(0));
-    if (out_ticket)
-        *out_ticket = fy__point_ticket(
-            atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed));
+    move.path = fy__upload_path(device, move.options.contract);
+    fy__move_note(&move);
+    if (out_ticket) *out_ticket = fy__point_ticket(move.point);
     fy__storage_reap(device);
     return FY_STATUS_OK;
 }

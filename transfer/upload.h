@@ -3,10 +3,7 @@
 #ifndef FERRY_TRANSFER_UPLOAD_H_
 #define FERRY_TRANSFER_UPLOAD_H_
 
-#include <ferry/ledger.h>
-#include <ferry/transfer.h>
-
-#include "runtime/tensor/tensor.h"
+#include "transfer/account.h"
 
 /* Whether src may be uploaded to `device` under this contract. `what` names the call. */
 fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src,
@@ -17,11 +14,9 @@ fy_status_t fy__upload_check_dtypes(const char *what, const fy_tensor_t *dst,
                                     const fy_tensor_t *src, const fy_transfer_options_t *options);
 /* Whether dst may be overwritten with src. */
 fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, const fy_tensor_t *src);
-/* dst is on `device`, src on the host, shapes are equal. *out_changed: it failed, but some of dst's
- * bytes may have changed. Adds the faults of its copies to *taint (may be NULL). */
-fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst,
-                           const fy_tensor_t *src, const fy_transfer_options_t *options,
-                           uint64_t *blocked_ns, bool *out_changed, fy__taint_t *taint);
+/* Sends move->src to move->dst, of equal shapes; counts waits in it. *out_changed: it failed, but
+ * some of dst's bytes may have changed. Adds the faults of its copies to *taint (may be NULL). */
+fy_status_t fy__upload_run(fy__move_t *move, bool *out_changed, fy__taint_t *taint);
 /* Marks these host bytes as borrowed by the last upload in the storage's hazard. */
 void fy__upload_borrow(fy__storage_t *storage);
 /* After everything was submitted into dst: clears the faults of earlier transfers if all bytes are
@@ -33,9 +28,5 @@ void fy__upload_poison(fy_tensor_t *dst, fy_status_t status);
 void fy__upload_done(fy_tensor_t *dst);
 /* The path of an upload that is not packed. */
 fy_path_t fy__upload_path(const fy_device_t *device, fy_host_contract_t contract);
-/* Records it in ledger and events. `caller`: return address of the public call. */
-void fy__upload_note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tensor_t *src,
-                     const fy_transfer_options_t *options, fy_path_t path, uint64_t blocked_ns,
-                     const void *caller);
 
 #endif
