@@ -117,9 +117,8 @@ enum { WARM_SEGMENTS = 32 };
 /* several devices' rings and slabs; more is returned to the system */
 static const uint64_t warm_most_nbytes = 64ull << 20;
 
-static pthread_mutex_t warm_lock =
-    /* guards the list; a leaf, never held over a call of jemalloc or the kernel */
-    PTHREAD_MUTEX_INITIALIZER;
+/* guards the list; a leaf, never held over a call of jemalloc or the kernel */
+pthread_mutex_t fy__host_segments_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     void *address;
     uint64_t nbytes;
@@ -140,10 +139,10 @@ static void *take_out(int at)
 static void *take_warm(uint64_t nbytes)
 {
     void *address = NULL;
-    pthread_mutex_lock(&warm_lock);
+    pthread_mutex_lock(&fy__host_segments_lock);
     for (int i = warm_count; i-- && !address;)
         if (warm[i].nbytes == nbytes) address = take_out(i);
-    pthread_mutex_unlock(&warm_lock);
+    pthread_mutex_unlock(&fy__host_segments_lock);
     return address;
 }
 
@@ -161,29 +160,26 @@ static void make_room(uint64_t most_nbytes, int most_count)
     while (warm_count && (warm_nbytes > most_nbytes || warm_count > most_count)) {
         const uint64_t nbytes = warm[0].nbytes;
         void *address = take_out(0);
-        pthread_mutex_unlock(&warm_lock);
+        pthread_mutex_unlock(&fy__host_segments_lock);
         give_to_system(address, nbytes);
-        pthread_mutex_lock(&warm_lock);
+        pthread_mutex_lock(&fy__host_segments_lock);
     }
 }
 
 uint64_t fy__host_segments_warm(void)
 {
-    pthread_mutex_lock(&warm_lock);
+    pthread_mutex_lock(&fy__host_segments_lock);
     const uint64_t nbytes = warm_nbytes;
-    pthread_mutex_unlock(&warm_lock);
+    pthread_mutex_unlock(&fy__host_segments_lock);
     return nbytes;
 }
 
 void fy__host_segments_trim(uint64_t keep_nbytes)
 {
-    pthread_mutex_lock(&warm_lock);
+    pthread_mutex_lock(&fy__host_segments_lock);
     make_room(keep_nbytes, WARM_SEGMENTS);
-    pthread_mutex_unlock(&warm_lock);
+    pthread_mutex_unlock(&fy__host_segments_lock);
 }
-
-void fy__host_segments_fork_lock(void) { pthread_mutex_lock(&warm_lock); }
-void fy__host_segments_fork_unlock(void) { pthread_mutex_unlock(&warm_lock); }
 
 /* ---- segments ---- */
 
@@ -224,10 +220,10 @@ void fy__host_segment_free(void *address, uint64_t nbytes)
         give_to_system(address, mapped);
         return;
     }
-    pthread_mutex_lock(&warm_lock);
+    pthread_mutex_lock(&fy__host_segments_lock);
     make_room(warm_most_nbytes - mapped, WARM_SEGMENTS - 1);
     warm[warm_count].address = address;
     warm[warm_count++].nbytes = mapped;
     warm_nbytes += mapped;
-    pthread_mutex_unlock(&warm_lock);
+    pthread_mutex_unlock(&fy__host_segments_lock);
 }

@@ -2,6 +2,7 @@
 #ifndef FERRY_ALLOC_HOST_SEGMENTS_H_
 #define FERRY_ALLOC_HOST_SEGMENTS_H_
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,9 +11,8 @@
 const char *fy__host_allocator_name(void);
 /* Whether it is one of the values of FERRY_HOST_ALLOCATOR. */
 bool fy__host_allocator_is_good(const char *wanted);
-/* Locks the list of kept segments over a fork, so that the child finds it consistent. */
-void fy__host_segments_fork_lock(void);
-void fy__host_segments_fork_unlock(void);
+/* Of the list of kept segments; held over a fork, so that the child finds it consistent. */
+extern pthread_mutex_t fy__host_segments_lock;
 void fy__host_segments_fork_child(void);
 
 #endif

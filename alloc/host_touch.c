@@ -53,7 +53,7 @@ static uint64_t how_many(uint64_t nbytes)
 void fy__host_segments_fork_child(void)
 {
     atomic_store(&is_forked, true);
-    fy__host_segments_fork_unlock();
+    pthread_mutex_unlock(&fy__host_segments_lock);
 }
 
 void fy__host_segment_touch(void *address, uint64_t nbytes)

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "alloc/host_segments.h"
 #include <ferry/graph.h>
 #include <ferry/tape.h>
 
+#include "alloc/host_segments.h"
 #include "backends/builtin.h"
 #include "backends/kernels/conv_tune.h"
 #include "backends/kernels/threads.h"
@@ -28,6 +28,8 @@
 #include "runtime/record/event.h"
 #include "runtime/record/notes.h"
 #include "runtime/record/private.h"
+#include "runtime/record/signature.h"
+#include "runtime/record/text.h"
 #include "runtime/tensor/slot.h"
 #include "runtime/tensor/storage.h"
 #include "runtime/tensor/tensor.h"
@@ -404,54 +406,72 @@ static void destroy_prefetch(fy__handle_t *handle) { fy_prefetch_destroy((fy_pre
 
 /* A fork takes every lock of the library, so that the child finds each structure consistent. The
  * rows are in lock order: before the fork they are walked forward, after it backward. In the child,
- * which has no other thread, `child` also removes the state of the other threads; NULL:
- * `unlock`. */
+ * which has no other thread, `child` also removes the state of the other threads, and unlocks.
+ * NULL: it only unlocks. */
 typedef struct fork_row {
-    void (*lock)(void);
-    void (*unlock)(void);
+    pthread_mutex_t *mutex; /* NULL: `lock` and `unlock` take and release several */
     void (*child)(void);
+    void (*lock)(void), (*unlock)(void);
 } fork_row_t;
 
 static const fork_row_t fork_rows[] = {
-    { fy__live_fork_lock, fy__live_fork_unlock, fy__live_fork_child },
-    { fy__event_fork_lock, fy__event_fork_unlock, fy__event_fork_child },
-    { fy__registry_fork_lock, fy__registry_fork_unlock, fy__registry_fork_child },
-    { fy__thread_fork_lock, fy__thread_fork_unlock, fy__thread_fork_child },
-    { fy__tensor_slot_fork_lock, fy__tensor_slot_fork_unlock, NULL },
-    { fy__private_fork_lock, fy__private_fork_unlock, NULL },
-    { fy__registry_fork_lock_pools, fy__registry_fork_unlock_pools, NULL },
-    { fy__host_segments_fork_lock, fy__host_segments_fork_unlock, fy__host_segments_fork_child },
-    { fy__queue_fork_lock, fy__queue_fork_unlock, fy__queue_fork_child },
-    { fy__external_fork_lock, fy__external_fork_unlock, fy__external_fork_child },
-    { fy__stream_fork_lock, fy__stream_fork_unlock, fy__stream_fork_child },
-    { fy__callback_fork_lock, fy__callback_fork_unlock, fy__callback_fork_child },
-    { fy__pressure_fork_lock, fy__pressure_fork_unlock, fy__pressure_fork_child },
-    { fy__guard_fork_lock, fy__guard_fork_unlock, NULL },
-    { fy__backend_sim_fork_lock, fy__backend_sim_fork_unlock, NULL },
+    { .mutex = &fy__live_lock, .child = fy__live_fork_child },
+    { .mutex = &fy__event_lock, .child = fy__event_fork_child },
+    { .mutex = &fy__registry_lock, .child = fy__registry_fork_child },
+    { .mutex = &fy__thread_lock, .child = fy__thread_fork_child },
+    { .mutex = &fy__tensor_slot_lock },
+    { .lock = fy__private_fork_lock, .unlock = fy__private_fork_unlock },
+    { .lock = fy__registry_fork_lock_pools, .unlock = fy__registry_fork_unlock_pools },
+    { .mutex = &fy__host_segments_lock, .child = fy__host_segments_fork_child },
+    { .mutex = &fy__queue_lock, .child = fy__queue_fork_child },
+    { .mutex = &fy__external_lock, .child = fy__external_fork_child },
+    { .mutex = &fy__stream_lock, .child = fy__stream_fork_child },
+    { .mutex = &fy__callback_lock, .child = fy__callback_fork_child },
+    { .mutex = &fy__pressure_lock, .child = fy__pressure_fork_child },
+    { .mutex = &fy__guard_lock },
+    { .mutex = &fy__sim_queue_lock },
+    { .mutex = &fy__sim_memory_lock },
+    { .mutex = &fy__sim_clock_lock },
     /* after sim's: kernels that fail late write records while its queues are locked */
-    { fy__poison_fork_lock, fy__poison_fork_unlock, NULL },
+    { .mutex = &fy__poison_lock },
     /* under the registry's lock when a host is opened, under sim's when a kernel runs */
-    { fy__conv_tune_fork_lock, fy__conv_tune_fork_unlock, NULL },
-    { fy__notes_fork_lock, fy__notes_fork_unlock, NULL },
+    { .lock = fy__conv_tune_fork_lock, .unlock = fy__conv_tune_fork_unlock },
+    { .mutex = &fy__notes_lock },
     /* under any of the others, when an event mentions a text for the first time */
-    { fy__event_texts_fork_lock, fy__event_texts_fork_unlock, NULL },
+    { .mutex = &fy__text_lock },
+    { .mutex = &fy__signature_lock },
 };
 enum { FORK_ROWS = sizeof fork_rows / sizeof *fork_rows };
 
+static void unlock_row(const fork_row_t *row)
+{
+    if (row->mutex)
+        pthread_mutex_unlock(row->mutex);
+    else
+        row->unlock();
+}
+
 static void before_fork(void)
 {
-    for (int i = 0; i < FORK_ROWS; i++) fork_rows[i].lock();
+    for (const fork_row_t *row = fork_rows; row < fork_rows + FORK_ROWS; row++)
+        if (row->mutex)
+            pthread_mutex_lock(row->mutex);
+        else
+            row->lock();
 }
 
 static void after_fork_in_parent(void)
 {
-    for (int i = FORK_ROWS; i-- > 0;) fork_rows[i].unlock();
+    for (int i = FORK_ROWS; i-- > 0;) unlock_row(&fork_rows[i]);
 }
 
 static void after_fork_in_child(void)
 {
     for (int i = FORK_ROWS; i-- > 0;)
-        (fork_rows[i].child ? fork_rows[i].child : fork_rows[i].unlock)();
+        if (fork_rows[i].child)
+            fork_rows[i].child();
+        else
+            unlock_row(&fork_rows[i]);
 }
 
 void fy__wire_process(void)

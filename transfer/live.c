@@ -23,7 +23,7 @@
 enum { PERIOD_NS = 100000000, EXIT_WAIT_S = 1 };
 
 /* Guards `page` and `ending`. The thread holds it only to sleep. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__live_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static fy__live_page_t *page; /* NULL: nothing is shared */
 static bool ending;
@@ -89,18 +89,18 @@ static void *share(void *user)
     fy__live_figures_t figures = { 0 };
     struct timespec at;
     clock_gettime(CLOCK_REALTIME, &at);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__live_lock);
     while (!ending) {
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&fy__live_lock);
         collect(&figures);
         fy__live_write(shared, &figures);
         at.tv_nsec += PERIOD_NS;
         at.tv_sec += at.tv_nsec / 1000000000;
         at.tv_nsec %= 1000000000;
-        pthread_mutex_lock(&lock);
-        while (!ending && pthread_cond_timedwait(&changed, &lock, &at) == 0) continue;
+        pthread_mutex_lock(&fy__live_lock);
+        while (!ending && pthread_cond_timedwait(&changed, &fy__live_lock, &at) == 0) continue;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__live_lock);
     collect(&figures);
     fy__live_write(shared, &figures);
     return NULL;
@@ -154,7 +154,7 @@ static void begin(void)
         fy__log(FY_LOG_WARNING, "FERRY_WATCH=%.100s: it may be 1 or 0; nothing is shared", value);
         return;
     }
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__live_lock);
     int error = make_page();
     if (!error) {
         fy__notes_enable(true);
@@ -164,7 +164,7 @@ static void begin(void)
             remove_page();
         }
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__live_lock);
     if (error) fy__log(FY_LOG_WARNING, "FERRY_WATCH=1: nothing is shared: %s", fy__strerror(error));
 }
 
@@ -178,11 +178,11 @@ void fy__live_from_environment(void)
 __attribute__((destructor)) static void end_at_exit(void)
 {
     struct timespec until;
-    if (pthread_mutex_trylock(&lock) != 0) return;
+    if (pthread_mutex_trylock(&fy__live_lock) != 0) return;
     fy__live_page_t *shared = page;
     ending = true;
     pthread_cond_signal(&changed);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__live_lock);
     if (!shared) return;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += EXIT_WAIT_S;
@@ -194,9 +194,6 @@ __attribute__((destructor)) static void end_at_exit(void)
 
 /* ---- fork ---- */
 
-void fy__live_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__live_fork_unlock(void) { pthread_mutex_unlock(&lock); }
-
 void fy__live_fork_child(void)
 {
     if (page) {
@@ -204,5 +201,5 @@ void fy__live_fork_child(void)
         (void)munmap(page, sizeof *page); /* the file is the parent's */
         page = NULL;
     }
-    fy__live_fork_unlock();
+    pthread_mutex_unlock(&fy__live_lock);
 }

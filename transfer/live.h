@@ -4,6 +4,7 @@
 #ifndef FERRY_TRANSFER_LIVE_H_
 #define FERRY_TRANSFER_LIVE_H_
 
+#include <pthread.h>
 #include <stdbool.h>
 
 /* Reads $FERRY_WATCH, once; a failure is logged, and nothing is shared. */
@@ -11,8 +12,7 @@ void fy__live_from_environment(void);
 /* "1" or "0" */
 bool fy__live_value_is_good(const char *value);
 
-void fy__live_fork_lock(void);
-void fy__live_fork_unlock(void);
+extern pthread_mutex_t fy__live_lock;
 /* The child shares nothing. */
 void fy__live_fork_child(void);
 

@@ -10,7 +10,7 @@
 #include "runtime/thread/guard.h"
 
 /* Closed queues, reused and never freed: a thread with an old ticket may read one. */
-static pthread_mutex_t spares_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
+pthread_mutex_t fy__queue_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
 /* closed ones; all queues */
 static fy__queue_t *spares, *made;
 
@@ -298,20 +298,20 @@ static void make_locks(fy__queue_t *queue)
 
 fy_status_t fy__queue_open(fy_stream_t *native, fy__queue_t **out_queue)
 {
-    fy__lock(&spares_lock);
+    fy__lock(&fy__queue_lock);
     fy__queue_t *queue = spares;
     if (queue) spares = queue->spare;
-    fy__unlock(&spares_lock);
+    fy__unlock(&fy__queue_lock);
     if (!queue) {
         queue = calloc(1, sizeof *queue);
         if (!queue)
             return FY_FAIL(OUT_OF_MEMORY, "device_open: no host memory for %zu bytes of a queue",
                            sizeof *queue);
         make_locks(queue);
-        fy__lock(&spares_lock);
+        fy__lock(&fy__queue_lock);
         queue->next = made;
         made = queue;
-        fy__unlock(&spares_lock);
+        fy__unlock(&fy__queue_lock);
     }
     fy__lock(&queue->lock);
     queue->device = native->device;
@@ -357,17 +357,14 @@ void fy__queue_close(fy__queue_t *queue)
         atomic_store(&queue->device->jobs[queue == queue->device->downloads], NULL);
         fy__stream_close(stream);
     }
-    fy__lock(&spares_lock);
+    fy__lock(&fy__queue_lock);
     queue->spare = spares;
     spares = queue;
-    fy__unlock(&spares_lock);
+    fy__unlock(&fy__queue_lock);
 }
-
-void fy__queue_fork_lock(void) { pthread_mutex_lock(&spares_lock); }
-void fy__queue_fork_unlock(void) { pthread_mutex_unlock(&spares_lock); }
 
 void fy__queue_fork_child(void)
 {
     for (fy__queue_t *queue = made; queue; queue = queue->next) make_locks(queue);
-    pthread_mutex_unlock(&spares_lock);
+    pthread_mutex_unlock(&fy__queue_lock);
 }

@@ -28,10 +28,9 @@ bool fy__queue_admit(fy__queue_t *queue, uint64_t nbytes);
 /* The bytes were submitted at `point`; point 0: they were not. */
 void fy__queue_sent(fy__queue_t *queue, uint64_t nbytes, fy__point_t point);
 
-/* Locks the list of queues over a fork; the child's queues, whose devices are lost there, get new
- * locks. */
-void fy__queue_fork_lock(void);
-void fy__queue_fork_unlock(void);
+/* Of the list of queues; held over a fork. The child's queues, whose devices are lost there, get
+ * new locks. */
+extern pthread_mutex_t fy__queue_lock;
 void fy__queue_fork_child(void);
 
 /* The parameters of a queued transfer. */

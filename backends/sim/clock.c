@@ -2,15 +2,17 @@
  * engines belong to devices.
  * Determinism is promised for one submitting thread: with several, the order in which they get here
  * decides.
- * Locks: `engines_lock` guards every device's engines (a peer copy takes two devices at once). The
- * host time is an atomic that only grows. */
+ * Locks: `fy__sim_clock_lock` guards every device's engines (a peer copy takes two devices at
+ * once). The host time is an atomic that only grows. */
 #include "backends/sim/clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "backends/builtin.h"
+
 static _Atomic uint64_t host_now_ns;
-static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__sim_clock_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t add(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
@@ -43,7 +45,7 @@ bool fy__sim_clock_wait(uint64_t until_ns, uint64_t timeout_ns, uint64_t wake_ns
 fy__sim_span_t fy__sim_clock_submit(uint64_t submit_ns, uint64_t ready_ns, int nplaces,
                                     const fy__sim_place_t *places, uint64_t duration_ns)
 {
-    pthread_mutex_lock(&engines_lock);
+    pthread_mutex_lock(&fy__sim_clock_lock);
     fy__sim_clock_advance(submit_ns);
     fy__sim_span_t span = { .start_ns = fy__sim_clock_now() };
     if (span.start_ns < ready_ns) span.start_ns = ready_ns;
@@ -57,7 +59,7 @@ fy__sim_span_t fy__sim_clock_submit(uint64_t submit_ns, uint64_t ready_ns, int n
         engines->free_ns[places[i].engine] = span.end_ns;
         engines->busy_ns[places[i].engine] = add(engines->busy_ns[places[i].engine], duration_ns);
     }
-    pthread_mutex_unlock(&engines_lock);
+    pthread_mutex_unlock(&fy__sim_clock_lock);
     return span;
 }
 
@@ -65,13 +67,10 @@ void fy__sim_clock_busy(const fy__sim_engines_t *engines,
                         uint64_t out_busy_ns[FY__SIM_ENGINE_COUNT], uint64_t *out_idle_ns)
 {
     *out_idle_ns = 0;
-    pthread_mutex_lock(&engines_lock);
+    pthread_mutex_lock(&fy__sim_clock_lock);
     for (int i = 0; i < FY__SIM_ENGINE_COUNT; i++) {
         out_busy_ns[i] = engines->busy_ns[i];
         if (engines->free_ns[i] > *out_idle_ns) *out_idle_ns = engines->free_ns[i];
     }
-    pthread_mutex_unlock(&engines_lock);
+    pthread_mutex_unlock(&fy__sim_clock_lock);
 }
-
-void fy__sim_clock_fork_lock(void) { pthread_mutex_lock(&engines_lock); }
-void fy__sim_clock_fork_unlock(void) { pthread_mutex_unlock(&engines_lock); }

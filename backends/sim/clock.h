@@ -48,8 +48,4 @@ fy__sim_span_t fy__sim_clock_submit(uint64_t submit_ns, uint64_t ready_ns, int n
 void fy__sim_clock_busy(const fy__sim_engines_t *engines,
                         uint64_t out_busy_ns[FY__SIM_ENGINE_COUNT], uint64_t *out_idle_ns);
 
-/* For fork: the lock is held over it. */
-void fy__sim_clock_fork_lock(void);
-void fy__sim_clock_fork_unlock(void);
-
 #endif

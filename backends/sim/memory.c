@@ -2,9 +2,9 @@
  * addresses, PROT_NONE]. A kernel that runs past its end therefore faults at the first device
  * address; the bytes cost nothing until they are touched. With numerics=off there are only the
  * addresses.
- * Lock: `memory_lock` guards the map of all segments of the process and every device's account. It
- * is held for lookups, never while bytes move or the system maps memory; no other lock is taken
- * under it. */
+ * Lock: `fy__sim_memory_lock` guards the map of all segments of the process and every device's
+ * account. It is held for lookups, never while bytes move or the system maps memory; no other lock
+ * is taken under it. */
 #include "backends/sim/memory.h"
 
 #include <errno.h>
@@ -16,10 +16,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "backends/builtin.h"
 #include "backends/sim/sim.h"
 #include "runtime/base/c_locale.h"
 
-static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__sim_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static fy__sim_ranges_t segments; /* owner: the device; bytes: NULL with numerics=off */
 
 /* ---- mappings ---- */
@@ -107,12 +108,12 @@ static fy_status_t take(fy__sim_device_t *dev, uint64_t nbytes)
                             "%s: allocation %" PRIu64 " (%" PRIu64
                             " bytes) fails, as the device's faults= says",
                             dev->name, struck, nbytes);
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     uint64_t capacity = dev->memory.capacity_nbytes, used_nbytes = dev->memory.used_nbytes;
     uint64_t free_nbytes = used_nbytes < capacity ? capacity - used_nbytes : 0;
     bool fits = nbytes <= (dev->memory.overcommits ? INT64_MAX - used_nbytes : free_nbytes);
     if (fits) dev->memory.used_nbytes += nbytes;
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     if (!fits)
         return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY,
                             "%s: %" PRIu64 " bytes asked for, %" PRIu64 " of %" PRIu64 " are free",
@@ -122,22 +123,22 @@ static fy_status_t take(fy__sim_device_t *dev, uint64_t nbytes)
 
 static void give(fy__sim_device_t *dev, uint64_t nbytes)
 {
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     dev->memory.used_nbytes -= nbytes;
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
 }
 
 /* Adds a range whose bytes were taken from the account; false: no memory for it, and the bytes are
  * returned to the account. */
 static bool note_segment(fy__sim_device_t *dev, const fy__sim_range_t *range)
 {
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     bool noted = fy__sim_ranges_reserve(&segments);
     if (noted)
         fy__sim_ranges_insert(&segments, range);
     else
         dev->memory.used_nbytes -= range->nbytes;
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     return noted;
 }
 
@@ -176,9 +177,9 @@ fy_status_t fy__sim_memory_adopt(void *dev_, void *address, uint64_t nbytes)
                               .bytes = dev->numerics ? address : NULL,
                               .space_nbytes = nbytes,
                               .is_adopted = true };
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     const bool overlaps = fy__sim_ranges_touching(&segments, range.begin, nbytes) != NULL;
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     if (overlaps)
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
                             "%s: the program's allocator returned %p for %" PRIu64
@@ -191,20 +192,20 @@ fy_status_t fy__sim_memory_adopt(void *dev_, void *address, uint64_t nbytes)
 /* What lies behind an address; NULL if nothing does. */
 static const void *bytes_behind(const void *address)
 {
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     const fy__sim_range_t *found = fy__sim_ranges_below(&segments, (uintptr_t)address);
     const void *bytes = found && fy__sim_range_holds(found, (uintptr_t)address, 1) && found->bytes
                             ? (const char *)found->bytes + ((uintptr_t)address - found->begin)
                             : NULL;
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     return bytes;
 }
 
 static void set_size(const fy__sim_range_t *range, uint64_t nbytes)
 {
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     fy__sim_ranges_resize(&segments, range->begin, nbytes);
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
 }
 
 static fy_status_t grow(fy__sim_device_t *dev, const fy__sim_range_t *range, uint64_t new_nbytes)
@@ -229,10 +230,10 @@ static fy_status_t grow(fy__sim_device_t *dev, const fy__sim_range_t *range, uin
 fy_status_t fy__sim_memory_resize(void *dev_, void *address, uint64_t nbytes, uint64_t new_nbytes)
 {
     fy__sim_device_t *dev = dev_;
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     const fy__sim_range_t *found = fy__sim_ranges_below(&segments, (uintptr_t)address);
     const fy__sim_range_t range = found ? *found : (fy__sim_range_t){ 0 };
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     const uint64_t step = dev->memory.resize_nbytes;
     if (range.begin != (uintptr_t)address || range.owner != dev || range.nbytes != nbytes ||
         !step || nbytes % step || new_nbytes % step || !new_nbytes)
@@ -257,7 +258,7 @@ void fy__sim_memory_free(void *dev_, void *address, uint64_t nbytes)
 {
     fy__sim_device_t *dev = dev_;
     fy__sim_queue_settle(dev, "free", address, nbytes, bytes_behind(address));
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     const fy__sim_range_t *found = fy__sim_ranges_below(&segments, (uintptr_t)address);
     bool ours = found && found->begin == (uintptr_t)address && found->owner == dev &&
                 found->nbytes == nbytes;
@@ -267,7 +268,7 @@ void fy__sim_memory_free(void *dev_, void *address, uint64_t nbytes)
         fy__sim_ranges_trim(&segments);
         dev->memory.used_nbytes -= nbytes;
     }
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     if (ours)
         unmap_segment(&range);
     else
@@ -285,7 +286,7 @@ fy_status_t fy__sim_memory_register_host(void *dev_, void *address, uint64_t nby
     };
     FY_TRY(fy__sim_memory_check_host(dev, "register_host", address, nbytes, 0));
     FY_TRY(fy__sim_device_refuses(dev, FY__SIM_FAULT_PIN, "registration of host memory"));
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     const fy__sim_range_t *found =
         fy__sim_ranges_touching(&dev->memory.pinned, range.begin, nbytes);
     fy__sim_range_t other = found ? *found : (fy__sim_range_t){ 0 };
@@ -294,7 +295,7 @@ fy_status_t fy__sim_memory_register_host(void *dev_, void *address, uint64_t nby
         fy__sim_ranges_insert(&dev->memory.pinned, &range);
         dev->memory.pinned_nbytes += nbytes;
     }
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     if (found)
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
                             "%s: %" PRIu64 " bytes of host memory at %p overlap %" PRIu64
@@ -311,11 +312,11 @@ void fy__sim_memory_unregister_host(void *dev_, void *address, uint64_t nbytes)
     fy__sim_device_t *dev = dev_;
     fy__sim_range_t range;
     fy__sim_queue_settle(dev, "unregister", address, nbytes, NULL);
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     bool ours = fy__sim_ranges_remove(&dev->memory.pinned, (uintptr_t)address, &range);
     if (ours) dev->memory.pinned_nbytes -= range.nbytes;
     fy__sim_ranges_trim(&dev->memory.pinned);
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     if (!ours)
         fy__sim_host->log(FY_LOG_ERROR,
                           "%s: unregister of %p, %" PRIu64 " bytes: not page-locked here; ignored",
@@ -326,17 +327,17 @@ void fy__sim_memory_unregister_host(void *dev_, void *address, uint64_t nbytes)
 
 uint64_t fy__sim_memory_used(fy__sim_device_t *dev)
 {
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     uint64_t nbytes = dev->memory.used_nbytes;
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     return nbytes;
 }
 
 uint64_t fy__sim_memory_pinned(fy__sim_device_t *dev)
 {
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     uint64_t nbytes = dev->memory.pinned_nbytes;
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     return nbytes;
 }
 
@@ -344,7 +345,7 @@ void fy__sim_memory_close(fy__sim_device_t *dev)
 {
     size_t nleft = 0;
     uint64_t nbytes_left = 0;
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     for (size_t i = segments.count; i-- > 0;) {
         fy__sim_range_t range = segments.items[i];
         if (range.owner != dev) continue;
@@ -356,7 +357,7 @@ void fy__sim_memory_close(fy__sim_device_t *dev)
     fy__sim_ranges_trim(&segments);
     dev->memory.pinned.count = 0;
     fy__sim_ranges_trim(&dev->memory.pinned);
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
     if (nleft > 0)
         fy__sim_host->log(FY_LOG_ERROR,
                           "%s: closed with %zu blocks (%" PRIu64
@@ -401,14 +402,14 @@ static fy_status_t find(const fy__sim_device_t *dev, bool pinned_too, fy__sim_us
 {
     uintptr_t begin = (uintptr_t)address;
     fy__sim_range_t range = { 0 };
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     const fy__sim_range_t *found = fy__sim_ranges_below(&segments, begin);
     if (found) range = *found;
     if (pinned_too && !fy__sim_range_holds(&range, begin, nbytes)) {
         found = fy__sim_ranges_below(&dev->memory.pinned, begin);
         if (found && fy__sim_range_holds(found, begin, nbytes)) range = *found;
     }
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
 
     *out_bytes = NULL;
     *out_owner = range.owner;
@@ -444,14 +445,14 @@ fy_status_t fy__sim_memory_check_host(fy__sim_device_t *dev, const char *op, con
     uintptr_t begin = (uintptr_t)address;
     fy__sim_range_t segment = { 0 };
     bool registered = true;
-    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_lock(&fy__sim_memory_lock);
     const fy__sim_range_t *found = fy__sim_ranges_touching(&segments, begin, nbytes);
     if (found) segment = *found;
     if (is_pinned) {
         found = fy__sim_ranges_below(&dev->memory.pinned, begin);
         registered = found && fy__sim_range_holds(found, begin, nbytes);
     }
-    pthread_mutex_unlock(&memory_lock);
+    pthread_mutex_unlock(&fy__sim_memory_lock);
 
     if (segment.nbytes > 0)
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
@@ -464,6 +465,3 @@ fy_status_t fy__sim_memory_check_host(fy__sim_device_t *dev, const char *op, con
                             op, address, nbytes, dev->name);
     return FY_STATUS_OK;
 }
-
-void fy__sim_memory_fork_lock(void) { pthread_mutex_lock(&memory_lock); }
-void fy__sim_memory_fork_unlock(void) { pthread_mutex_unlock(&memory_lock); }

@@ -49,8 +49,4 @@ fy_status_t fy__sim_memory_find_operand(struct fy__sim_device *dev, fy__sim_use_
 fy_status_t fy__sim_memory_check_host(struct fy__sim_device *dev, const char *op,
                                       const void *address, uint64_t nbytes, int is_pinned);
 
-/* For fork: the lock is held over it. */
-void fy__sim_memory_fork_lock(void);
-void fy__sim_memory_fork_unlock(void);
-
 #endif

@@ -1,7 +1,8 @@
 /* Queues of requests that run later; see queue.h.
- * Lock: `order_lock` guards every queue, item, point and random number of the process, and is held
- * while requests run: deferred orders are for finding mistakes, not for speed. It is taken under a
- * stream's lock; the memory's may be taken under it. Log lines are kept until it is released. */
+ * Lock: `fy__sim_queue_lock` guards every queue, item, point and random number of the process, and
+ * is held while requests run: deferred orders are for finding mistakes, not for speed. It is taken
+ * under a stream's lock; the memory's may be taken under it. Log lines are kept until it is
+ * released. */
 #include "backends/sim/queue.h"
 
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/builtin.h"
 #include "backends/sim/sim.h"
 
 struct fy__sim_item {
@@ -21,7 +23,7 @@ struct fy__sim_item {
     _Alignas(max_align_t) unsigned char room[]; /* for what the request points to */
 };
 
-static pthread_mutex_t order_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__sim_queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static fy__sim_queue_t *first_queue, **last_link = &first_queue;
 static bool has_orphans; /* some queue is empty and has no holders */
 static _Atomic uint64_t nviolations;
@@ -89,7 +91,7 @@ static void unlock(void)
         last_link = link;
         has_orphans = false;
     }
-    pthread_mutex_unlock(&order_lock);
+    pthread_mutex_unlock(&fy__sim_queue_lock);
 }
 
 fy__sim_queue_t *fy__sim_queue_create(fy__sim_device_t *dev)
@@ -99,7 +101,7 @@ fy__sim_queue_t *fy__sim_queue_create(fy__sim_device_t *dev)
     queue->dev = dev;
     queue->is_random = dev->order->is_random;
     queue->nholders = 1;
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     draw_mood(queue);
     *last_link = queue;
     last_link = &queue->next;
@@ -110,7 +112,7 @@ fy__sim_queue_t *fy__sim_queue_create(fy__sim_device_t *dev)
 void fy__sim_queue_leave(fy__sim_queue_t *queue)
 {
     if (!queue) return;
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     let_go(queue);
     unlock();
 }
@@ -272,7 +274,7 @@ static void poison_destination(const fy__sim_request_t *request)
 uint64_t fy__sim_queue_push(fy__sim_queue_t *queue, fy__sim_item_t *item, fy__sim_span_t span)
 {
     item->request.span = span;
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     poison_destination(&item->request);
     uint64_t position = append(queue, item);
     run_drawn(queue->dev);
@@ -284,7 +286,7 @@ bool fy__sim_queue_wait(fy__sim_queue_t *queue, const fy__sim_point_t *point)
 {
     fy__sim_item_t *item = calloc(1, sizeof(*item));
     if (!item) return false;
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     if (point->queue && point->queue != queue && point->queue->done < point->position) {
         item->wait = *point;
         item->wait.queue->nholders++;
@@ -299,7 +301,7 @@ bool fy__sim_queue_wait(fy__sim_queue_t *queue, const fy__sim_point_t *point)
 
 void fy__sim_point_set(fy__sim_point_t *point, fy__sim_queue_t *queue)
 {
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     let_go(point->queue);
     *point = (fy__sim_point_t){ queue, queue ? queue->submitted : 0 };
     if (queue) {
@@ -313,14 +315,14 @@ void fy__sim_point_set(fy__sim_point_t *point, fy__sim_queue_t *queue)
 
 void fy__sim_queue_run_to(fy__sim_queue_t *queue, uint64_t position)
 {
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     run_to(queue, position);
     unlock();
 }
 
 void fy__sim_point_run(const fy__sim_point_t *point)
 {
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     run_to(point->queue, point->position);
     unlock();
 }
@@ -328,14 +330,14 @@ void fy__sim_point_run(const fy__sim_point_t *point)
 void fy__sim_queue_visit(fy__sim_device_t *dev)
 {
     if (!dev->order->is_random) return;
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     run_drawn(dev);
     unlock();
 }
 
 void fy__sim_queue_finish(fy__sim_device_t *dev, bool is_closing)
 {
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     for (fy__sim_queue_t *queue = first_queue; queue; queue = queue->next) {
         if (queue->dev != dev) continue;
         while (fy__sim_device_is_lost(dev) && queue->head) run_head(queue);
@@ -354,7 +356,7 @@ void fy__sim_queue_settle(const fy__sim_device_t *dev, const char *verb, const v
     char said[256] = "";
     fy__sim_queue_t *queue;
     const fy__sim_item_t *item;
-    pthread_mutex_lock(&order_lock);
+    pthread_mutex_lock(&fy__sim_queue_lock);
     while ((item = find_touching(begin, nbytes, bytes, &queue))) {
         if (!said[0]) {
             snprintf(said, sizeof(said),
@@ -369,6 +371,3 @@ void fy__sim_queue_settle(const fy__sim_device_t *dev, const char *verb, const v
     unlock();
     if (said[0]) fy__sim_host->log(FY_LOG_ERROR, "%s", said);
 }
-
-void fy__sim_queue_fork_lock(void) { pthread_mutex_lock(&order_lock); }
-void fy__sim_queue_fork_unlock(void) { pthread_mutex_unlock(&order_lock); }

@@ -67,8 +67,4 @@ uint64_t fy__sim_violations(void);
 /* SplitMix64: the next number of `*state`. */
 uint64_t fy__sim_random_next(uint64_t *state);
 
-/* For fork: the lock is held over it. */
-void fy__sim_queue_fork_lock(void);
-void fy__sim_queue_fork_unlock(void);
-
 #endif

@@ -59,17 +59,3 @@ fy_status_t fy__backend_sim_open(const fy_host_api_t *host, uint32_t abi,
     *out_backend = &backend;
     return FY_STATUS_OK;
 }
-
-void fy__backend_sim_fork_lock(void)
-{
-    fy__sim_queue_fork_lock();
-    fy__sim_memory_fork_lock();
-    fy__sim_clock_fork_lock();
-}
-
-void fy__backend_sim_fork_unlock(void)
-{
-    fy__sim_clock_fork_unlock();
-    fy__sim_memory_fork_unlock();
-    fy__sim_queue_fork_unlock();
-}

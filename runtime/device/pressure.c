@@ -21,7 +21,7 @@ struct fy__pressure {
 
 /* Guards every device's list, `running` and `last_id`. A leaf lock, never held over a call. The
  * list's head is read without it, so links are stored atomically. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__pressure_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* some fn has returned */
 static uint64_t last_id;
 
@@ -38,13 +38,13 @@ fy_status_t fy_memory_on_pressure(fy_device_t *device, fy_pressure_fn fn, void *
     if (!entry)
         return FY_FAIL(OUT_OF_MEMORY, "memory_on_pressure: no host memory for %zu bytes",
                        sizeof *entry);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__pressure_lock);
     *entry = (struct fy__pressure){ .id = ++last_id, .fn = fn, .user = user };
     struct fy__pressure **end = &device->pressures;
     while (*end) end = &(*end)->next;
     __atomic_store_n(end, entry, __ATOMIC_RELAXED);
     *out_id = entry->id;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__pressure_lock);
     return FY_STATUS_OK;
 }
 
@@ -57,15 +57,15 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     if (thread->pressing)
         return FY_FAIL(BUSY, "memory_off_pressure: called from inside a reclaim callback\n  Call "
                              "it after that function has returned");
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__pressure_lock);
     struct fy__pressure **link = &device->pressures;
     while (*link && (*link)->id != id) link = &(*link)->next;
     struct fy__pressure *entry = *link;
     if (entry) {
         __atomic_store_n(link, entry->next, __ATOMIC_RELAXED); /* no walk finds it from now on */
-        while (entry->running) pthread_cond_wait(&ended, &lock);
+        while (entry->running) pthread_cond_wait(&ended, &fy__pressure_lock);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__pressure_lock);
     if (!entry)
         return FY_FAIL(INVALID_ARGUMENT,
                        "memory_off_pressure: %s has no reclaim callback with id %llu", device->spec,
@@ -125,7 +125,7 @@ fy__reclaim_t fy__pressure_next(void *user, uint64_t nbytes, fy__reclaim_cursor_
     if (!thread || thread->pressing || thread->nlocks ||
         !__atomic_load_n(&device->pressures, __ATOMIC_RELAXED))
         return FY__RECLAIM_END;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__pressure_lock);
     /* not callbacks that are registered meanwhile: one of them might register another */
     if (!cursor->until) cursor->until = last_id;
     struct fy__pressure *entry = device->pressures;
@@ -135,22 +135,22 @@ fy__reclaim_t fy__pressure_next(void *user, uint64_t nbytes, fy__reclaim_cursor_
         cursor->after = entry->id;
         entry->running++;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__pressure_lock);
     if (!entry) return FY__RECLAIM_END;
     const bool gave = call(thread, device, nbytes, entry);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__pressure_lock);
     entry->running--;
     pthread_cond_broadcast(&ended);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__pressure_lock);
     return gave ? FY__RECLAIM_GAVE : FY__RECLAIM_NOTHING;
 }
 
 void fy__pressure_forget(fy_device_t *device)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__pressure_lock);
     struct fy__pressure *entry = device->pressures;
     device->pressures = NULL;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__pressure_lock);
     while (entry) {
         struct fy__pressure *next = entry->next;
         free(entry);
@@ -159,9 +159,6 @@ void fy__pressure_forget(fy_device_t *device)
 }
 
 /* ---- fork ---- */
-
-void fy__pressure_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__pressure_fork_unlock(void) { pthread_mutex_unlock(&lock); }
 
 static void forget_runners(fy_device_t *device, const struct fy__pressure *mine)
 {
@@ -182,5 +179,5 @@ void fy__pressure_fork_child(void)
         fy__device_unuse(device);
     }
     pthread_cond_init(&ended, NULL); /* the threads that waited do not exist in the child */
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__pressure_lock);
 }

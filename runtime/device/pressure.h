@@ -4,6 +4,8 @@
 #ifndef FERRY_RUNTIME_PRESSURE_H_
 #define FERRY_RUNTIME_PRESSURE_H_
 
+#include <pthread.h>
+
 #include "runtime/device/memory.h"
 
 /* Calls the next callback; a fy__segment_source_t's `reclaim`, user is the device. Calls none while
@@ -12,8 +14,7 @@ fy__reclaim_t fy__pressure_next(void *user, uint64_t nbytes, fy__reclaim_cursor_
 /* The device closes: drops its callbacks. */
 void fy__pressure_forget(fy_device_t *device);
 
-void fy__pressure_fork_lock(void);
-void fy__pressure_fork_unlock(void);
+extern pthread_mutex_t fy__pressure_lock;
 void fy__pressure_fork_child(void);
 
 #endif

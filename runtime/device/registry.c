@@ -19,7 +19,7 @@
 
 /* Guards the table, `spare`, and the building and closing of devices. Recursive: closing a device
  * frees its storages. */
-static pthread_mutex_t lock;
+pthread_mutex_t fy__registry_lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static fy_device_t *_Atomic table[FY__MAX_DEVICES];
 static fy_device_t *_Atomic host;
@@ -64,7 +64,7 @@ static void make_lock(void)
     pthread_mutexattr_t recursive;
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&lock, &recursive);
+    pthread_mutex_init(&fy__registry_lock, &recursive);
     pthread_mutexattr_destroy(&recursive);
 }
 
@@ -215,8 +215,9 @@ fy_device_t *fy__device_hold(fy_device_t *device)
 {
     if (device == fy_device_host()) return NULL;
     if (use_if_open(device)) return device;
-    pthread_mutex_lock(&lock); /* a thread that closes the device holds the lock until it is done */
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(
+        &fy__registry_lock); /* a thread that closes the device holds the lock until it is done */
+    pthread_mutex_unlock(&fy__registry_lock);
     return NULL;
 }
 
@@ -447,7 +448,7 @@ fy_status_t fy_device_open_with(const char *text, const fy_device_options_t *opt
     if (strcmp(spec.backend, "auto") == 0) strcpy(spec.backend, has_cuda() ? "cuda" : "host");
     if (strcmp(spec.backend, "host") == 0) return open_host_again(text, &spec, &hooks, out_device);
     snprintf(name, sizeof name, "%s:%d", spec.backend, spec.index);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__registry_lock);
     fy_device_t *device = find_open(name);
     fy_status_t status = FY_STATUS_OK;
     if (!device)
@@ -473,7 +474,7 @@ fy_status_t fy_device_open_with(const char *text, const fy_device_options_t *opt
         atomic_fetch_add_explicit(&device->uses, 1, memory_order_release);
         *out_device = device;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__registry_lock);
     return status;
 }
 
@@ -489,7 +490,7 @@ fy_status_t fy__device_open_unused(const char *backend, const char *options,
     FY_TRY(find_backend(backend, &found));
     FY_TRY(found->device_count(&count));
     fy_status_t status = FY_STATUS_UNAVAILABLE;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__registry_lock);
     int i = count - 1;
     for (; i >= 0; i--) {
         snprintf(name, sizeof name, "%s:%d", backend, i);
@@ -507,7 +508,7 @@ fy_status_t fy__device_open_unused(const char *backend, const char *options,
         (*out_device)->opens++;
         atomic_fetch_add_explicit(&(*out_device)->uses, 1, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__registry_lock);
     return status;
 }
 
@@ -521,7 +522,7 @@ void fy__device_unuse(fy_device_t *device)
             return;
     /* The last use is dropped under the lock, where no other thread can open or close the
      * device. */
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__registry_lock);
     if (atomic_fetch_sub_explicit(&device->uses, 1, memory_order_acq_rel) == 1) {
         atomic_store(&table[device->index], NULL);
         if (device->backend->clock && atomic_load(&device->lost) != FY__LOST_BY_FORK)
@@ -529,16 +530,16 @@ void fy__device_unuse(fy_device_t *device)
         fy__wire_close(device);
         keep_spare(device);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__registry_lock);
 }
 
 void fy_device_close(fy_device_t *device)
 {
     if (!device || device->is_host) return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__registry_lock);
     const bool open = atomic_load(&device->opens) > 0;
     if (open) atomic_fetch_sub(&device->opens, 1);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__registry_lock);
     if (!open) return;
     /* there may be no later API call that submits queued transfers */
     if (!atomic_load(&device->opens)) fy__device_flush(device);
@@ -570,15 +571,13 @@ static void for_each_device(void (*fn)(fy_device_t *device))
 void fy__registry_each(void (*fn)(fy_device_t *device))
 {
     if (!fy__device_host_if_open()) return; /* nor any other */
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__registry_lock);
     for_each_device(fn);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__registry_lock);
 }
 
-void fy__registry_fork_lock(void) { pthread_mutex_lock(&lock); }
 void fy__registry_fork_lock_pools(void) { for_each_device(lock_pools); }
 void fy__registry_fork_unlock_pools(void) { for_each_device(unlock_pools); }
-void fy__registry_fork_unlock(void) { pthread_mutex_unlock(&lock); }
 
 static void lose_by_fork(fy_device_t *device)
 {

@@ -22,10 +22,9 @@ void fy__registry_each(void (*fn)(fy_device_t *device));
 
 /* Fork: only the host stays open in the child. The pools of all devices are locked as well, after
  * the list of threads: fork_rows in wire.c. */
-void fy__registry_fork_lock(void);
+extern pthread_mutex_t fy__registry_lock;
 void fy__registry_fork_lock_pools(void);
 void fy__registry_fork_unlock_pools(void);
-void fy__registry_fork_unlock(void);
 /* Instead of fork_unlock; the pools are unlocked already. */
 void fy__registry_fork_child(void);
 

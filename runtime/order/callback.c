@@ -23,7 +23,7 @@ enum {
 };
 
 /* Guards everything below but the atomics. Never held over a poll or a callback. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__callback_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake; /* the thread sleeps on it */
 static pthread_cond_t over; /* the thread has ended */
 static pthread_t thread_id;
@@ -97,16 +97,16 @@ static void wait_for_oldest(void)
 /* The lock is held. */
 static void pause_ns(uint64_t nanoseconds)
 {
-    fy__condition_wait(&wake, &lock, fy__now_ns() + nanoseconds);
+    fy__condition_wait(&wake, &fy__callback_lock, fy__now_ns() + nanoseconds);
 }
 
 static void *serve(void *unused)
 {
     uint64_t pause = PAUSE_SHORTEST_NS, still_since_ns = 0, model_ns = 0;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__callback_lock);
     while (!is_stopping) {
         if (!fresh && !watched && !atomic_load(&nstanding)) {
-            pthread_cond_wait(&wake, &lock);
+            pthread_cond_wait(&wake, &fy__callback_lock);
             continue;
         }
         watch_t **end = &watched;
@@ -114,7 +114,7 @@ static void *serve(void *unused)
         *end = fresh;
         fresh = NULL;
         fresh_end = &fresh;
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&fy__callback_lock);
         if (atomic_load(&nstanding)) pump_all();
         const bool found = poll_once();
         uint64_t now_ns;
@@ -129,12 +129,12 @@ static void *serve(void *unused)
         pause = found                          ? PAUSE_SHORTEST_NS
                 : pause * 2 < PAUSE_LONGEST_NS ? pause * 2
                                                : PAUSE_LONGEST_NS;
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&fy__callback_lock);
         if (!is_stopping && !fresh && (watched || atomic_load(&nstanding))) pause_ns(pause);
     }
     is_over = true;
     pthread_cond_broadcast(&over);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__callback_lock);
     return unused;
 }
 
@@ -142,20 +142,20 @@ static void *serve(void *unused)
  * ends with the thread running. */
 static void stop(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__callback_lock);
     if (is_started && !pthread_equal(pthread_self(), thread_id)) {
         is_stopping = true;
         pthread_cond_signal(&wake);
         const uint64_t until_ns = fy__now_ns() + EXIT_PATIENCE_NS;
-        while (!is_over && fy__condition_wait(&over, &lock, until_ns) == 0) {}
+        while (!is_over && fy__condition_wait(&over, &fy__callback_lock, until_ns) == 0) {}
         if (is_over) {
             is_started = false;
-            pthread_mutex_unlock(&lock);
+            pthread_mutex_unlock(&fy__callback_lock);
             pthread_join(thread_id, NULL);
             return;
         }
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__callback_lock);
 }
 
 static void make_conditions(void)
@@ -185,7 +185,7 @@ fy_status_t fy__callback_add(fy__point_t point, fy_done_fn fn, void *user)
         return FY_FAIL(OUT_OF_MEMORY, "ticket_on_done: no host memory for %zu bytes",
                        sizeof *watch);
     *watch = (watch_t){ NULL, point, fn, user };
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__callback_lock);
     const bool started = start();
     if (started) {
         *fresh_end = watch;
@@ -193,7 +193,7 @@ fy_status_t fy__callback_add(fy__point_t point, fy_done_fn fn, void *user)
         atomic_fetch_add_explicit(&fy__callback_busy, 1, memory_order_relaxed);
         pthread_cond_signal(&wake);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__callback_lock);
     if (started) return FY_STATUS_OK;
     free(watch);
     return FY_FAIL(
@@ -203,9 +203,9 @@ fy_status_t fy__callback_add(fy__point_t point, fy_done_fn fn, void *user)
 
 void fy__callback_nudge_slow(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__callback_lock);
     if (is_started) pthread_cond_signal(&wake);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__callback_lock);
 }
 
 void fy__callback_standing(int change)
@@ -213,13 +213,10 @@ void fy__callback_standing(int change)
     atomic_fetch_add(&nstanding, (uint32_t)change);
     atomic_fetch_add_explicit(&fy__callback_busy, (uint32_t)change, memory_order_relaxed);
     if (change < 0) return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__callback_lock);
     if (start()) pthread_cond_signal(&wake);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__callback_lock);
 }
-
-void fy__callback_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__callback_fork_unlock(void) { pthread_mutex_unlock(&lock); }
 
 void fy__callback_fork_child(void)
 {
@@ -230,5 +227,5 @@ void fy__callback_fork_child(void)
     atomic_store(&nstanding, 0);
     atomic_store(&fy__callback_busy, 0);
     /* this thread locked it before the fork; a new mutex would stay locked */
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__callback_lock);
 }

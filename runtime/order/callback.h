@@ -9,6 +9,7 @@
 #ifndef FERRY_RUNTIME_CALLBACK_H_
 #define FERRY_RUNTIME_CALLBACK_H_
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include <ferry/stream.h>
@@ -33,8 +34,7 @@ static inline void fy__callback_nudge(void)
 void fy__callback_standing(int change);
 
 /* For fork: the lists are locked; the child has no callback thread, and no waiting callbacks. */
-void fy__callback_fork_lock(void);
-void fy__callback_fork_unlock(void);
+extern pthread_mutex_t fy__callback_lock;
 void fy__callback_fork_child(void);
 
 #endif

@@ -32,7 +32,7 @@ typedef struct slot {
 
 /* Guards everything below; `made` is also read without it. Taken after all other locks of the
  * runtime but a stream's. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__external_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t finished;
 static fy_stream_t *timeline;
 static slot_t slots[SLOTS];
@@ -44,7 +44,7 @@ static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)
 {
     (void)stream;
     *out_view = (fy__job_view_t){ .state = FY__JOB_OVER };
-    fy__lock(&lock);
+    fy__lock(&fy__external_lock);
     const slot_t *slot = &slots[seq % SLOTS];
     if (slot->seq == seq) {
         out_view->state = slot->is_running ? FY__JOB_STANDING
@@ -55,7 +55,7 @@ static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)
     } else if (seq <= forgotten) {
         out_view->record = FY__POISON_FORGOTTEN;
     }
-    fy__unlock(&lock);
+    fy__unlock(&fy__external_lock);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -70,19 +70,20 @@ static fy_status_t await(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns,
     const uint64_t end_ns = timeout_ns < FY_FOREVER - now_ns ? now_ns + timeout_ns : FY_FOREVER;
     uint64_t next_ns = asks ? earlier(end_ns, now_ns + FY__INTERRUPT_NS) : end_ns;
     fy_status_t status = FY_STATUS_OK;
-    fy__lock(&lock);
+    fy__lock(&fy__external_lock);
     while (status == FY_STATUS_OK && slot->seq == seq && slot->is_running) {
-        const int code = next_ns == FY_FOREVER ? pthread_cond_wait(&finished, &lock)
-                                               : fy__condition_wait(&finished, &lock, next_ns);
+        const int code = next_ns == FY_FOREVER
+                             ? pthread_cond_wait(&finished, &fy__external_lock)
+                             : fy__condition_wait(&finished, &fy__external_lock, next_ns);
         if (code != ETIMEDOUT || slot->seq != seq || !slot->is_running) continue;
-        fy__unlock(&lock);
+        fy__unlock(&fy__external_lock);
         status = next_ns == end_ns ? FY_FAIL(TIMEOUT, "external work %llu is not finished",
                                              (unsigned long long)seq)
                                    : fy__interrupt_ask(stream->device);
         next_ns = earlier(end_ns, fy__now_ns() + FY__INTERRUPT_NS);
-        fy__lock(&lock);
+        fy__lock(&fy__external_lock);
     }
-    fy__unlock(&lock);
+    fy__unlock(&fy__external_lock);
     return status;
 }
 
@@ -229,9 +230,9 @@ fy_status_t fy_external_begin(const char *what, fy_tensor_t *src, fy_tensor_t *d
     if (!external)
         return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for %zu bytes", what, sizeof *external);
     snprintf(external->what, sizeof external->what, "%s", what);
-    fy__lock(&lock);
+    fy__lock(&fy__external_lock);
     const fy_status_t status = take_number(external);
-    fy__unlock(&lock);
+    fy__unlock(&fy__external_lock);
     if (status != FY_STATUS_OK) {
         free(external);
         return status;
@@ -312,14 +313,14 @@ void fy_external_finish(fy_external_t *external, fy_ticket_t last, fy_status_t s
     /* nothing stands for the work: requests after it are behind those before it */
     if (!native) (void)await_dependencies(external);
     unmark(external, record);
-    fy__lock(&lock);
+    fy__lock(&fy__external_lock);
     slots[seq % SLOTS] = (slot_t){
         .seq = seq,
         .native = native,
         .record = record,
     };
     pthread_cond_broadcast(&finished);
-    fy__unlock(&lock);
+    fy__unlock(&fy__external_lock);
     fy__heritage_release(&external->heritage);
     /* without memory for this thread's state the bytes stay; what waits for the work goes on */
     if (thread && external->src) fy__storage_release(thread, external->src);
@@ -329,9 +330,6 @@ void fy_external_finish(fy_external_t *external, fy_ticket_t last, fy_status_t s
 
 /* ---- fork ---- */
 
-void fy__external_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__external_fork_unlock(void) { pthread_mutex_unlock(&lock); }
-
 /* The threads that do the work are not in the child. */
 void fy__external_fork_child(void)
 {
@@ -340,5 +338,5 @@ void fy__external_fork_child(void)
         slots[i].is_running = false;
     }
     if (timeline) fy__condition_init(&finished);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__external_lock);
 }

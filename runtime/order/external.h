@@ -19,8 +19,7 @@ static inline bool fy__external_is_own(fy__point_t point)
  * a job never depends on such work. No lock may be held. */
 fy_status_t fy__external_await(const fy__hazard_t *hazard);
 
-void fy__external_fork_lock(void);
-void fy__external_fork_unlock(void);
+extern pthread_mutex_t fy__external_lock;
 void fy__external_fork_child(void);
 
 #endif

@@ -18,7 +18,7 @@
 /* ---- poison records ---- */
 
 enum { RECORDS = 256 };
-static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
+pthread_mutex_t fy__poison_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
 static uint32_t nrecords;
 static struct {
     fy_status_t status;
@@ -30,7 +30,7 @@ static struct {
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
 {
     va_list args;
-    pthread_mutex_lock(&records_lock);
+    pthread_mutex_lock(&fy__poison_lock);
     /* number 0 is of FY__POISON_UNPLAYED and _FORGOTTEN */
     if (!(++nrecords & 0xFFFFFFu)) nrecords++;
     const uint32_t number = nrecords & 0xFFFFFFu;
@@ -40,7 +40,7 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
     va_end(args);
     FY__EVENT(fy__event_fault(status, records[number % RECORDS].text));
     fy__note(status, records[number % RECORDS].text);
-    pthread_mutex_unlock(&records_lock);
+    pthread_mutex_unlock(&fy__poison_lock);
     return (uint32_t)status << 24 | number;
 }
 
@@ -85,15 +85,12 @@ fy_status_t fy__poison_fail(uint32_t record, const char *what)
             "have failed, and\n"
             "  Ferry remembers no earlier failure. Wait for results or poll tickets more often",
             what, FY__FAULT_MEMORY);
-    pthread_mutex_lock(&records_lock);
+    pthread_mutex_lock(&fy__poison_lock);
     if ((nrecords & 0xFFFFFFu) - (record & 0xFFFFFFu) < RECORDS)
         memcpy(text, records[(record & 0xFFFFFFu) % RECORDS].text, sizeof text);
-    pthread_mutex_unlock(&records_lock);
+    pthread_mutex_unlock(&fy__poison_lock);
     return fy_error_set(status, __FILE__, __LINE__, "%s: %s", what, text);
 }
-
-void fy__poison_fork_lock(void) { pthread_mutex_lock(&records_lock); }
-void fy__poison_fork_unlock(void) { pthread_mutex_unlock(&records_lock); }
 
 /* ---- requests; the device's fault lock is held by the static ones ---- */
 

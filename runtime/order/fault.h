@@ -76,9 +76,8 @@ uint32_t fy__poison_flag(uint32_t flag, fy__fault_cause_t cause);
 /* Fails with the status and text of the record; `what` is the name of the call. */
 fy_status_t fy__poison_fail(uint32_t record, const char *what);
 
-/* Locks the table of records over a fork. */
-void fy__poison_fork_lock(void);
-void fy__poison_fork_unlock(void);
+/* Of the table of records; held over a fork. */
+extern pthread_mutex_t fy__poison_lock;
 
 struct fy_device;
 /* Takes a number and a flag word for a request of op `name`; may wait for the request one window

@@ -14,7 +14,7 @@
 #include "runtime/thread/thread.h"
 
 /* Guards the allocation and release of slots; a slot's pointer is published once and stays. */
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__stream_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(fy_stream_t *) table[FY__MAX_STREAMS];
 
 fy_stream_t *fy__stream_at(uint32_t index)
@@ -167,7 +167,7 @@ static bool closing_is_done(fy_stream_t *stream)
 static fy_stream_t *take_slot(void)
 {
     fy_stream_t *taken = NULL;
-    fy__lock(&table_lock);
+    fy__lock(&fy__stream_lock);
     for (uint32_t i = 1; i < FY__MAX_STREAMS && !taken; i++) {
         fy_stream_t *stream = atomic_load_explicit(&table[i], memory_order_relaxed);
         if (!stream) {
@@ -181,7 +181,7 @@ static fy_stream_t *take_slot(void)
         if (stream->state == FY__STREAM_FREE) taken = stream;
     }
     if (taken) taken->state = FY__STREAM_FILLING;
-    fy__unlock(&table_lock);
+    fy__unlock(&fy__stream_lock);
     return taken;
 }
 
@@ -209,9 +209,9 @@ static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, void 
 /* The stream is complete. A recording that begins finds it, or is seen here. */
 static void publish(fy_stream_t *stream)
 {
-    fy__lock(&table_lock);
+    fy__lock(&fy__stream_lock);
     stream->state = FY__STREAM_OPEN;
-    fy__unlock(&table_lock);
+    fy__unlock(&fy__stream_lock);
     FY__EVENT(fy__event_stream(stream));
 }
 
@@ -279,39 +279,36 @@ void fy__stream_close(fy_stream_t *stream)
                          cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
     if (covered || fy__device_is_lost(device)) destroy_native(stream);
     fy__unlock(&stream->lock);
-    fy__lock(&table_lock);
+    fy__lock(&fy__stream_lock);
     stream->state = FY__STREAM_CLOSING;
-    fy__unlock(&table_lock);
+    fy__unlock(&fy__stream_lock);
 }
 
 void fy__stream_finish_closed(fy_device_t *device)
 {
     fy_stream_t *stream;
     for (uint32_t i = 1; (stream = fy__stream_at(i)); i++) {
-        fy__lock(&table_lock);
+        fy__lock(&fy__stream_lock);
         if (stream->state == FY__STREAM_CLOSING && stream->device == device) finish_closing(stream);
-        fy__unlock(&table_lock);
+        fy__unlock(&fy__stream_lock);
     }
 }
 
 void fy__stream_tell(void)
 {
     for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) {
-        fy__lock(&table_lock);
+        fy__lock(&fy__stream_lock);
         if (fy__stream_at(i)->state == FY__STREAM_OPEN)
             FY__EVENT(fy__event_stream(fy__stream_at(i)));
-        fy__unlock(&table_lock);
+        fy__unlock(&fy__stream_lock);
     }
 }
-
-void fy__stream_fork_lock(void) { pthread_mutex_lock(&table_lock); }
-void fy__stream_fork_unlock(void) { pthread_mutex_unlock(&table_lock); }
 
 void fy__stream_fork_child(void)
 {
     for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++)
         pthread_mutex_init(&fy__stream_at(i)->lock, NULL);
-    pthread_mutex_unlock(&table_lock);
+    pthread_mutex_unlock(&fy__stream_lock);
 }
 
 /* ---- points ---- */

@@ -229,9 +229,8 @@ fy_status_t fy__interrupt_ask(const fy_device_t *device);
 /* Writes the open streams to the event file. */
 void fy__stream_tell(void);
 
-/* Locks the table over a fork; the child's streams get new locks. */
-void fy__stream_fork_lock(void);
-void fy__stream_fork_unlock(void);
+/* Of the table; held over a fork. The child's streams get new locks. */
+extern pthread_mutex_t fy__stream_lock;
 void fy__stream_fork_child(void);
 
 #endif

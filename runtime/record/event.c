@@ -27,7 +27,7 @@
 enum { SHIFT = 19 };
 
 /* Guards begin and end: `running`, `thread`, `has_hooks`. Hooks never take it. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__event_lock = PTHREAD_MUTEX_INITIALIZER;
 static fy__event_writer_t *running; /* NULL: no recording */
 static pthread_t thread;
 static fy__event_ring_t ring;
@@ -146,13 +146,13 @@ fy_status_t fy_ledger_record(const char *path)
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
     if (path && !*path)
         return FY_FAIL(INVALID_ARGUMENT, "ledger_record: path is empty; NULL ends a recording");
-    fy__lock(&lock);
+    fy__lock(&fy__event_lock);
     if (path)
         status = begin(path);
     else if (!end(&error))
         status = FY_FAIL(INTERNAL, "ledger_record: a thread has been writing an event for a "
                                    "second; the recording stays open");
-    fy__unlock(&lock);
+    fy__unlock(&fy__event_lock);
     if (error)
         return FY_FAIL(IO, "ledger_record: the event file is incomplete: %s", fy__strerror(error));
     return status;
@@ -175,28 +175,13 @@ __attribute__((destructor)) static void end_at_exit(void)
 {
     int error;
     /* another thread begins or ends one, and exit does not wait for threads */
-    if (pthread_mutex_trylock(&lock) != 0) return;
+    if (pthread_mutex_trylock(&fy__event_lock) != 0) return;
     (void)end(&error);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__event_lock);
     if (error) fy__log(FY_LOG_ERROR, "the event file is incomplete: %s", fy__strerror(error));
 }
 
 /* ---- fork ---- */
-
-void fy__event_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__event_fork_unlock(void) { pthread_mutex_unlock(&lock); }
-
-void fy__event_texts_fork_lock(void)
-{
-    fy__text_fork_lock();
-    fy__signature_fork_lock();
-}
-
-void fy__event_texts_fork_unlock(void)
-{
-    fy__signature_fork_unlock();
-    fy__text_fork_unlock();
-}
 
 void fy__event_fork_child(void)
 {
@@ -208,5 +193,5 @@ void fy__event_fork_child(void)
         free(running);
         running = NULL;
     }
-    fy__event_fork_unlock();
+    pthread_mutex_unlock(&fy__event_lock);
 }

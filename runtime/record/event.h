@@ -7,6 +7,7 @@
 #ifndef FERRY_RUNTIME_EVENT_H_
 #define FERRY_RUNTIME_EVENT_H_
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -107,12 +108,8 @@ void fy__event_device_alloc(struct fy__thread *thread);
 /* Reads $FERRY_RECORD, once. */
 void fy__event_from_environment(void);
 
-/* Locks begin and end over a fork; the child does not record. */
-void fy__event_fork_lock(void);
-void fy__event_fork_unlock(void);
+/* Held over a fork, by begin and end; the child does not record. */
+extern pthread_mutex_t fy__event_lock;
 void fy__event_fork_child(void);
-/* The locks of texts and signatures, which events of any call take. */
-void fy__event_texts_fork_lock(void);
-void fy__event_texts_fork_unlock(void);
 
 #endif

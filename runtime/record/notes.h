@@ -12,7 +12,6 @@ void fy__note(fy_status_t status, const char *text);
 /* Copies the last ones; returns how many there were in all. */
 uint64_t fy__notes_copy(fy__live_note_t out[FY__LIVE_NOTES]);
 
-void fy__notes_fork_lock(void);
-void fy__notes_fork_unlock(void);
+extern pthread_mutex_t fy__notes_lock;
 
 #endif

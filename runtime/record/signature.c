@@ -11,7 +11,7 @@
 enum { BUCKETS = 1 << 12, WORDS_MOST = FY__SIGNATURE_OPERANDS * (1 + 2 * FY_MAX_RANK) };
 
 static fy__signature_t *_Atomic buckets[BUCKETS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; a leaf lock */
+pthread_mutex_t fy__signature_lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; a leaf lock */
 static uint32_t last_id;
 
 /* The first word of an operand: its dtype, its rank, and whether strides follow its dims. */
@@ -66,7 +66,7 @@ static const fy__signature_t *find(const fy__signature_t *from, const fy__signat
 static const fy__signature_t *add(const fy__signature_t *wanted, const int64_t *words)
 {
     fy__signature_t *_Atomic *bucket = &buckets[wanted->hash % BUCKETS];
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__signature_lock);
     const fy__signature_t *found =
         find(atomic_load_explicit(bucket, memory_order_relaxed), wanted, words);
     fy__signature_t *made = NULL;
@@ -80,7 +80,7 @@ static const fy__signature_t *add(const fy__signature_t *wanted, const int64_t *
         atomic_store_explicit(bucket, made, memory_order_release);
         found = made;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__signature_lock);
     return found;
 }
 
@@ -104,6 +104,3 @@ const fy__signature_t *fy__signature_of(const fy_op_info_t *info, const fy_launc
              words);
     return found ? found : add(&wanted, words);
 }
-
-void fy__signature_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__signature_fork_unlock(void) { pthread_mutex_unlock(&lock); }

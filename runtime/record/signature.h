@@ -4,6 +4,7 @@
 #ifndef FERRY_RUNTIME_SIGNATURE_H_
 #define FERRY_RUNTIME_SIGNATURE_H_
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include <ferry/op.h>
@@ -34,8 +35,7 @@ typedef struct fy__signature_operand {
 /* Reads the operand that begins at `words`, sources first; returns where the next one begins. */
 const int64_t *fy__signature_next(const int64_t *words, fy__signature_operand_t *out_operand);
 
-/* Over a fork. */
-void fy__signature_fork_lock(void);
-void fy__signature_fork_unlock(void);
+/* Held over a fork. */
+extern pthread_mutex_t fy__signature_lock;
 
 #endif

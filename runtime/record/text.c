@@ -17,7 +17,7 @@ typedef struct text {
 enum { BUCKETS = 1 << 10 };
 static text_t *_Atomic buckets[BUCKETS];
 static const text_t *_Atomic by_number[FY__TEXTS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; a leaf lock */
+pthread_mutex_t fy__text_lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; a leaf lock */
 static uint32_t last_number;
 
 /* FNV-1a (Fowler, Noll, Vo). */
@@ -60,9 +60,9 @@ const char *fy__text(const char *text)
     const uint32_t hash = hash_of(text);
     const text_t *found = look_up(text, hash);
     if (!found) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&fy__text_lock);
         found = add(text, hash);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&fy__text_lock);
     }
     return found ? found->text : "?";
 }
@@ -73,7 +73,7 @@ uint16_t fy__text_number(const char *text)
     text_t *found = look_up(text, hash);
     uint16_t number = found ? atomic_load_explicit(&found->number, memory_order_acquire) : 0;
     if (number) return number;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__text_lock);
     if (last_number < FY__TEXTS - 1 && (found = add(text, hash))) {
         number = atomic_load_explicit(&found->number, memory_order_relaxed);
         if (!number) {
@@ -82,7 +82,7 @@ uint16_t fy__text_number(const char *text)
             atomic_store_explicit(&found->number, number, memory_order_release);
         }
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__text_lock);
     return number;
 }
 
@@ -91,6 +91,3 @@ const char *fy__text_at(uint16_t number)
     const text_t *text = atomic_load_explicit(&by_number[number], memory_order_acquire);
     return text ? text->text : "";
 }
-
-void fy__text_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__text_fork_unlock(void) { pthread_mutex_unlock(&lock); }

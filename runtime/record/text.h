@@ -3,6 +3,7 @@
 #ifndef FERRY_RUNTIME_TEXT_H_
 #define FERRY_RUNTIME_TEXT_H_
 
+#include <pthread.h>
 #include <stdint.h>
 
 /* One more than the most texts with a number. */
@@ -17,8 +18,7 @@ uint16_t fy__text_number(const char *text);
 /* The text of a number. */
 const char *fy__text_at(uint16_t number);
 
-/* Over a fork. */
-void fy__text_fork_lock(void);
-void fy__text_fork_unlock(void);
+/* Held over a fork. */
+extern pthread_mutex_t fy__text_lock;
 
 #endif

@@ -24,7 +24,7 @@ _Static_assert(sizeof(chunk_t) <= HEADER_NBYTES, "a chunk's header is one line")
 
 /* Guards the chunks' headers, the lists and the variables below. A leaf: no chunk is allocated or
  * freed while it is held. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__tensor_slot_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Ring of the chunks that have a free slot; idle chunks last. */
 static chunk_t open = { &open, &open, NULL, 0, 0 };
 static uint32_t nchunks, nidle; /* idle: no thread has one of its slots */
@@ -137,30 +137,30 @@ static fy__storage_t *alloc_alone(void)
 FY_COLD fy__storage_t *fy__tensor_slot_alloc_slow(fy__thread_t *thread)
 {
     if (FY__HAS_ASAN) return alloc_alone();
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__tensor_slot_lock);
     while (open.next == &open) {
         void *chunk;
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&fy__tensor_slot_lock);
         if (fy__host_segment_alloc(CHUNK_NBYTES, &chunk) != FY_STATUS_OK) return NULL;
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&fy__tensor_slot_lock);
         add_chunk(chunk);
     }
     take_batch(thread);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__tensor_slot_lock);
     return fy__tensor_slot_alloc(thread);
 }
 
 /* Releases the free slots of `owner` until `most` are left. */
 static chunk_t *put_all(fy__thread_t *owner, uint32_t most, uint32_t most_idle)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__tensor_slot_lock);
     for (; owner->nfree_slots > most; owner->nfree_slots--) {
         fy__storage_t *storage = owner->free_slots;
         owner->free_slots = storage->next;
         put(storage);
     }
     chunk_t *gone = take_idle(most_idle);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__tensor_slot_lock);
     return gone;
 }
 
@@ -189,11 +189,8 @@ void fy__tensor_slot_trim(fy__thread_t *thread)
 
 uint32_t fy__tensor_slot_chunks(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__tensor_slot_lock);
     const uint32_t count = nchunks;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__tensor_slot_lock);
     return count;
 }
-
-void fy__tensor_slot_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__tensor_slot_fork_unlock(void) { pthread_mutex_unlock(&lock); }

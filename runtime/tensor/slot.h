@@ -34,7 +34,6 @@ void fy__tensor_slot_trim(fy__thread_t *thread);
 /* Number of chunks. For tests. */
 uint32_t fy__tensor_slot_chunks(void);
 /* Held during a fork, so the child's chunks are consistent. */
-void fy__tensor_slot_fork_lock(void);
-void fy__tensor_slot_fork_unlock(void);
+extern pthread_mutex_t fy__tensor_slot_lock;
 
 #endif

@@ -48,28 +48,25 @@ void fy__guard_release(fy__guard_t *guard)
 
 fy__guard_t *_Atomic fy__guard_process;
 /* Guards the step from reading fy__guard_process to retaining it. */
-static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__guard_lock = PTHREAD_MUTEX_INITIALIZER;
 
 fy__guard_t *fy__guard_process_retain(void)
 {
     if (FY_LIKELY(!atomic_load_explicit(&fy__guard_process, memory_order_relaxed))) return NULL;
-    pthread_mutex_lock(&process_lock);
+    pthread_mutex_lock(&fy__guard_lock);
     fy__guard_t *guard =
         fy__guard_retain(atomic_load_explicit(&fy__guard_process, memory_order_relaxed));
-    pthread_mutex_unlock(&process_lock);
+    pthread_mutex_unlock(&fy__guard_lock);
     return guard;
 }
 
 void fy__guard_process_set(fy__guard_t *guard)
 {
-    pthread_mutex_lock(&process_lock);
+    pthread_mutex_lock(&fy__guard_lock);
     fy__guard_t *old = atomic_exchange(&fy__guard_process, guard);
-    pthread_mutex_unlock(&process_lock);
+    pthread_mutex_unlock(&fy__guard_lock);
     fy__guard_release(old);
 }
-
-void fy__guard_fork_lock(void) { pthread_mutex_lock(&process_lock); }
-void fy__guard_fork_unlock(void) { pthread_mutex_unlock(&process_lock); }
 
 /* ---- claims ---- */
 

@@ -43,8 +43,7 @@ extern fy__guard_t *_Atomic fy__guard_process;
 fy__guard_t *fy__guard_process_retain(void);
 /* Takes the caller's reference, or NULL. */
 void fy__guard_process_set(fy__guard_t *guard);
-void fy__guard_fork_lock(void);
-void fy__guard_fork_unlock(void);
+extern pthread_mutex_t fy__guard_lock;
 
 static inline bool fy__guard_any(const fy__thread_t *thread)
 {

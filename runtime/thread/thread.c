@@ -15,7 +15,7 @@
 __thread fy__thread_t *fy__tls;
 
 /* Guards `all` and each state's in_use. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__thread_lock = PTHREAD_MUTEX_INITIALIZER;
 static fy__thread_t *all;
 static uint32_t nthreads;
 static char root_name[] = "";
@@ -40,9 +40,9 @@ static void detach(void *state)
     thread->external = 0;
     thread->in_device_wait = false;
     thread->error.file = NULL;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__thread_lock);
     thread->in_use = 0;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__thread_lock);
     fy__tls = NULL;
 }
 
@@ -54,14 +54,14 @@ static fy__thread_t *make_thread(void)
     if (!thread) return NULL;
     thread->root.name = root_name;
     thread->node = &thread->root;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__thread_lock);
     thread->number = ++nthreads;
     /* serials of different threads rarely collide */
     thread->next_serial = thread->number * 0x9E3779B1u;
     thread->in_use = 1;
     thread->next = all;
     all = thread;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__thread_lock);
     return thread;
 }
 
@@ -69,10 +69,10 @@ fy__thread_t *fy__thread_attach(void)
 {
     fy__thread_t *thread;
     pthread_once(&key_once, make_key);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__thread_lock);
     for (thread = all; thread && thread->in_use; thread = thread->next) {}
     if (thread) thread->in_use = 1;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__thread_lock);
     if (!thread) thread = make_thread();
     if (!thread) return NULL;
     fy__tls = thread;
@@ -84,13 +84,11 @@ fy__thread_t *fy__thread_attach(void)
 
 void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__thread_lock);
     for (fy__thread_t *thread = all; thread; thread = thread->next) fn(user, thread);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__thread_lock);
 }
 
-void fy__thread_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__thread_fork_unlock(void) { pthread_mutex_unlock(&lock); }
 /* A thread that does not exist in the child stopped at an arbitrary point: its scopes are over, its
  * caches and handles are not used again, its figures stay. */
 static void abandon(fy__thread_t *thread)
@@ -130,7 +128,7 @@ void fy__thread_fork_child(void)
 {
     for (fy__thread_t *thread = all; thread; thread = thread->next)
         if (thread->in_use && thread != fy__tls) abandon(thread);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__thread_lock);
 }
 
 /* ---- threads that Ferry starts ---- */

@@ -5,6 +5,8 @@
 #ifndef FERRY_RUNTIME_THREAD_H_
 #define FERRY_RUNTIME_THREAD_H_
 
+#include <pthread.h>
+
 #include <ferry/stream.h>
 #include <ferry/memory.h>
 #include <ferry/status.h>
@@ -131,8 +133,7 @@ void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user);
 
 /* For wire.c's fork handlers: the list is locked over the fork; in the child all states but the
  * caller's become free. */
-void fy__thread_fork_lock(void);
-void fy__thread_fork_unlock(void);
+extern pthread_mutex_t fy__thread_lock;
 void fy__thread_fork_child(void);
 
 /* The state that a thread started by Ferry inherits from its creator: the scope path, which

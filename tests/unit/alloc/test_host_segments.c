@@ -132,9 +132,9 @@ TS_TEST(a_child_finds_the_segments_intact)
     unsigned char *kept = segment(4 * MIB);
     kept[5] = 7;
     fy__host_segment_free(kept, 4 * MIB);
-    fy__host_segments_fork_lock();
+    pthread_mutex_lock(&fy__host_segments_lock);
     const pid_t pid = fork();
-    fy__host_segments_fork_unlock();
+    pthread_mutex_unlock(&fy__host_segments_lock);
     assert_true(pid >= 0);
     if (!pid) {
         void *address = NULL;

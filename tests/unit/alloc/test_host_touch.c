@@ -56,7 +56,7 @@ TS_TEST(bytes_stay_as_they_are)
 TS_TEST(a_child_faults_pages_too)
 {
     unsigned char *bytes = fresh(40 * MIB);
-    fy__host_segments_fork_lock();
+    pthread_mutex_lock(&fy__host_segments_lock);
     const pid_t pid = fork();
     if (!pid) {
         alarm(240);
@@ -67,7 +67,7 @@ TS_TEST(a_child_faults_pages_too)
                         fy__host_segment_alloc(PAGE, &segment) == FY_STATUS_OK;
         _exit(ok ? 0 : 1);
     }
-    fy__host_segments_fork_unlock();
+    pthread_mutex_unlock(&fy__host_segments_lock);
     int how = -1;
     assert_int_equal(waitpid(pid, &how, 0), pid);
     assert_int_equal(how, 0);
