@@ -91,7 +91,7 @@ static fy_status_t fail_silent(fy_group_t *group, int rank, int reporter)
 fy_status_t fyd_beat(fy_group_t *group, int waits_for)
 {
     const int size = group->transport.size, self = group->transport.rank;
-    const uint64_t now = fyd_now_ns(), since = now - group->beaten_ns, period = period_of(group);
+    const uint64_t now = fy__now_ns(), since = now - group->beaten_ns, period = period_of(group);
     int silent = -1;
     if (since < period) return FY_STATUS_OK;
     /* this process may itself have been stopped: only time in which it polled counts */
@@ -161,9 +161,9 @@ static void send_last(fy_group_t *group, int rank)
     char error[FYD_ERROR_SIZE];
     const fyd_transport_t *t = &group->transport;
     fyd_watch_t *watch = &group->watches[rank];
-    const uint64_t begin = fyd_now_ns(), period = period_of(group);
+    const uint64_t begin = fy__now_ns(), period = period_of(group);
     int sent = 0;
-    for (uint64_t round = 0; round < 3 || fyd_now_ns() - begin < period; round++) {
+    for (uint64_t round = 0; round < 3 || fy__now_ns() - begin < period; round++) {
         bool is_done = true;
         if (watch->out_request && !t->test(t->context, watch->out_request, &is_done, error)) {
             (void)fail(group, rank, error);
@@ -189,10 +189,10 @@ void fyd_beat_close(fy_group_t *group)
     for (int r = 0; r < t->size; r++)
         if (r != t->rank) send_last(group, r);
     /* MPI is finalised without messages that are not received, if the others close now, too */
-    const uint64_t begin = fyd_now_ns(), longest = period_of(group) / 4;
+    const uint64_t begin = fy__now_ns(), longest = period_of(group) / 4;
     for (int r = 0; r < t->size && !atomic_load(&group->broken); r++) {
         for (uint64_t round = 0;
-             r != t->rank && !has_left(group, r) && fyd_now_ns() - begin < longest &&
+             r != t->rank && !has_left(group, r) && fy__now_ns() - begin < longest &&
              receive(group, r, 0) == FY_STATUS_OK;
              round++)
             fyd_pause(round);

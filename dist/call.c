@@ -146,7 +146,7 @@ static fy_status_t run_now(fy_group_t *group, fyd_work_t *work)
     fy_ticket_t ticket;
     fy_status_t status = open_work(group, work, false);
     if (status != FY_STATUS_OK) return fyd_work_close(work, status);
-    work->start_ns = fyd_now_ns();
+    work->start_ns = fy__now_ns();
     fyd_worker_pause(group);
     status = fyd_work_run(group, work, &ticket);
     fyd_worker_resume(group);

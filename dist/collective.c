@@ -279,7 +279,7 @@ static fy_status_t run(fy_group_t *group, fyd_work_t *work)
 
 fy_status_t fyd_move(fy_group_t *group, fyd_work_t *work)
 {
-    const uint64_t start_ns = work->start_ns ? work->start_ns : fyd_now_ns();
+    const uint64_t start_ns = work->start_ns ? work->start_ns : fy__now_ns();
     pthread_mutex_lock(&group->engine);
     const fy_status_t status = run(group, work);
     fyd_account(group);

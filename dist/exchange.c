@@ -3,19 +3,11 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <ferry/ledger.h>
 
 #include "dist/group.h"
-
-uint64_t fyd_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 fy_status_t fyd_break(fy_group_t *group, int lost)
 {
@@ -142,12 +134,12 @@ static fy_status_t exchange(fy_group_t *group, fyd_message_t *messages, size_t c
 {
     size_t open = 0;
     FY_TRY(post(group, messages, count, &open));
-    const uint64_t begin = fyd_now_ns();
+    const uint64_t begin = fy__now_ns();
     for (uint64_t round = 0; open; round++) {
         FY_TRY(poll(group, messages, count, &open));
         if (!open) break;
         FY_TRY(fyd_beat(group, first_missing(messages, count)));
-        if (fyd_now_ns() - begin > group->deadline_ns) return fail_late(group, messages, count);
+        if (fy__now_ns() - begin > group->deadline_ns) return fail_late(group, messages, count);
         fyd_pause(round);
     }
     return FY_STATUS_OK;
@@ -155,8 +147,8 @@ static fy_status_t exchange(fy_group_t *group, fyd_message_t *messages, size_t c
 
 fy_status_t fyd_exchange(fy_group_t *group, fyd_message_t *messages, size_t count)
 {
-    const uint64_t begin = fyd_now_ns();
+    const uint64_t begin = fy__now_ns();
     const fy_status_t status = exchange(group, messages, count);
-    group->blocked_ns += fyd_now_ns() - begin;
+    group->blocked_ns += fy__now_ns() - begin;
     return status;
 }

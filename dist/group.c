@@ -3,7 +3,6 @@
 #include "dist/group.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,22 +126,18 @@ static fy_status_t allocate(fy_group_t *group)
         !group->outbox || !group->packed || !group->scratch || !group->sources)
         return FYD_FAIL(OUT_OF_MEMORY, "group_open: no host memory for a group of %zu", size);
     for (size_t r = 0; r < size; r++) group->watches[r].heard = (fyd_beat_t){ 0, -1, -1 };
-    group->beaten_ns = fyd_now_ns();
+    group->beaten_ns = fy__now_ns();
     return FY_STATUS_OK;
 }
 
 static fy_group_t *create(void)
 {
     fy_group_t *group = calloc(1, sizeof *group);
-    pthread_condattr_t monotonic;
     if (!group) return NULL;
     pthread_mutex_init(&group->engine, NULL);
     pthread_mutex_init(&group->lock, NULL);
     pthread_cond_init(&group->changed, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&group->closing, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    fy__condition_init(&group->closing);
     return group;
 }
 

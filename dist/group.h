@@ -8,16 +8,15 @@
 #ifndef FERRY_DIST_GROUP_H_
 #define FERRY_DIST_GROUP_H_
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include <ferry/communicator.h>
 #include <ferry/dist.h>
 #include <ferry/external.h>
 
 #include "dist/transport.h"
+#include "runtime/base/posix.h"
 
 #define FYD_FAIL(code, ...) fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__)
 
@@ -108,7 +107,6 @@ _Static_assert(sizeof(fyd_call_t) <= FYD_SLOT - FYD_SMALL && sizeof(fyd_call_t) 
 
 /* ---- exchange.c ---- */
 
-uint64_t fyd_now_ns(void);
 /* Waits between two polls. `round`: how many polls have found nothing. At first it returns at once,
  * then it yields, then it sleeps for 50 us. */
 void fyd_pause(uint64_t round);

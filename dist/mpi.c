@@ -1,15 +1,13 @@
 /* The transport over MPI: libferry-mpi-openmpi.so and libferry-mpi-mpich.so are made of this file.
  * All ranks of MPI_COMM_WORLD, in a communicator of Ferry's. Errors are returned, not fatal. */
 #include <mpi.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "dist/transport.h"
+#include "runtime/base/posix.h"
 
 static MPI_Comm comm = MPI_COMM_NULL;
 static bool is_ours; /* open initialises MPI */
@@ -132,19 +130,10 @@ static void *run_mpi(void *unused)
     return NULL;
 }
 
-/* Signals are handled by the program's threads. */
 static bool start(char *error)
 {
-    sigset_t all, before;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int code = pthread_create(&thread, NULL, run_mpi, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    fy__condition_init(&changed);
+    const int code = fy__thread_start(&thread, run_mpi, NULL);
     is_ours = code == 0;
     if (code) snprintf(error, FYD_ERROR_SIZE, "no thread for MPI_Init: error %d", code);
     return is_ours;
@@ -152,15 +141,11 @@ static bool start(char *error)
 
 static fyd_open_result_t await(uint64_t deadline_ns, fyd_transport_t *out, char *error)
 {
-    const uint64_t second = 1000000000, century = UINT64_C(100) * 365 * 86400 * second;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    const uint64_t ns = (uint64_t)until.tv_nsec + (deadline_ns < century ? deadline_ns : century);
-    until.tv_sec += (time_t)(ns / second);
-    until.tv_nsec = (long)(ns % second);
+    const uint64_t century = UINT64_C(100) * 365 * 86400 * 1000000000;
+    const uint64_t until_ns = fy__now_ns() + (deadline_ns < century ? deadline_ns : century);
     pthread_mutex_lock(&lock);
     int code = 0;
-    while (result == FYD_LATE && code == 0) code = pthread_cond_timedwait(&changed, &lock, &until);
+    while (result == FYD_LATE && code == 0) code = fy__condition_wait(&changed, &lock, until_ns);
     const fyd_open_result_t seen = result;
     pthread_mutex_unlock(&lock);
     if (seen == FYD_OPEN) *out = made;

@@ -179,11 +179,11 @@ static void count(fy_group_t *group, const fyd_work_t *work)
 
 fy_status_t fyd_native_run(fy_group_t *group, fyd_work_t *work)
 {
-    const uint64_t begin = fyd_now_ns();
+    const uint64_t begin = fy__now_ns();
     const fy_status_t status = fy_communicator_submit(
         group->communicator, (fy_collective_t)work->call.kind, work->call.option, fyd_written(work),
         work->src.tensor, &work->ticket);
-    group->blocked_ns += fyd_now_ns() - begin;
+    group->blocked_ns += fy__now_ns() - begin;
     if (status != FY_STATUS_OK) return give_up(group, status);
     group->last_native = work->ticket;
     count(group, work);

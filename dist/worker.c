@@ -1,25 +1,16 @@
 /* The threads of a group. The worker runs asynchronous calls in the order in which they were made;
  * it begins with the first one. The heart beats while no exchange runs. It calls a driver only to
  * abort calls on devices (fyd_break): a worker may wait long for a device. Next: exchange.c. */
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "dist/group.h"
 #include "runtime/base/c_locale.h"
 
 /* ---- threads ---- */
 
-/* Signals are the program's. */
 static fy_status_t start(pthread_t *thread, void *(*serve)(void *), fy_group_t *group)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int code = pthread_create(thread, NULL, serve, group);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int code = fy__thread_start(thread, serve, group);
     return code == 0 ? FY_STATUS_OK
                      : FYD_FAIL(OUT_OF_MEMORY, "group: no thread: %s", fy__strerror(code));
 }
@@ -29,12 +20,7 @@ static void *beat(void *user)
     fy_group_t *group = user;
     pthread_mutex_lock(&group->lock);
     while (!group->is_closing) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += 250000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&group->closing, &group->lock, &until);
+        (void)fy__condition_wait(&group->closing, &group->lock, fy__now_ns() + 250000000);
         pthread_mutex_unlock(&group->lock);
         if (pthread_mutex_trylock(&group->engine) == 0) { /* else an exchange beats */
             if (!atomic_load(&group->broken)) (void)fyd_beat(group, -1);
