@@ -88,11 +88,11 @@ void fy__pool_destroy(fy__pool_t *pool)
     if (pool->pending_count) (void)fy__pending_wait(pool);
     const uint64_t broken = fy__pool_check(pool);
     if (broken)
-        fy__log(FY_LOG_ERROR, "%s: %llu blocks were written out of their bounds", pool->name,
-                (unsigned long long)broken);
+        fy_log_write(FY_LOG_ERROR, "%s: %llu blocks were written out of their bounds", pool->name,
+                     (unsigned long long)broken);
     if (pool->live)
-        fy__log(FY_LOG_ERROR, "%s: destroyed while %llu bytes are handed out", pool->name,
-                (unsigned long long)pool->live);
+        fy_log_write(FY_LOG_ERROR, "%s: destroyed while %llu bytes are handed out", pool->name,
+                     (unsigned long long)pool->live);
     for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) {
         FY__EVENT(fy__event_segment(pool->text, range->id, range->nbytes, false));
         if (pool->debug) fy__debug_segment(pool, range, false);

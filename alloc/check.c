@@ -97,6 +97,6 @@ bool fy__pool_is_valid(fy__pool_t *pool)
     const char *wrong = check(pool);
     pthread_mutex_unlock(&pool->lock);
     fy__unlock(&pool->source_lock);
-    if (wrong) fy__log(FY_LOG_ERROR, "%s: %s", pool->name, wrong);
+    if (wrong) fy_log_write(FY_LOG_ERROR, "%s: %s", pool->name, wrong);
     return !wrong;
 }

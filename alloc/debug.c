@@ -128,12 +128,12 @@ static bool is_broken(const fy__pool_t *pool, const fy__node_t *node, broken_t *
 static FY_COLD void log_broken(const fy__pool_t *pool, const broken_t *broken)
 {
     char path[128];
-    fy__log(FY_LOG_ERROR,
-            "%s: block %llu of %llu bytes, made in '%s', was written %s: byte %lld is 0x%02x",
-            pool->name, (unsigned long long)broken->id, (unsigned long long)broken->asked,
-            broken->scope ? fy__scope_path(broken->scope, path, sizeof path) : "",
-            broken->at < 0 ? "before its beginning" : "past its end", (long long)broken->at,
-            broken->byte);
+    fy_log_write(FY_LOG_ERROR,
+                 "%s: block %llu of %llu bytes, made in '%s', was written %s: byte %lld is 0x%02x",
+                 pool->name, (unsigned long long)broken->id, (unsigned long long)broken->asked,
+                 broken->scope ? fy__scope_path(broken->scope, path, sizeof path) : "",
+                 broken->at < 0 ? "before its beginning" : "past its end", (long long)broken->at,
+                 broken->byte);
 }
 
 void fy__debug_check(fy__pool_t *pool, fy__node_t *node)

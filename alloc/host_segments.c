@@ -82,7 +82,7 @@ static void decide(void)
     pthread_once(&once, choose);
     if (FY_UNLIKELY(atomic_load_explicit(&has_complaint, memory_order_relaxed)) &&
         atomic_exchange(&has_complaint, false))
-        fy__log(FY_LOG_WARNING, "%s", complaint);
+        fy_log_write(FY_LOG_WARNING, "%s", complaint);
 }
 
 const char *fy__host_allocator_name(void)

@@ -250,10 +250,10 @@ static fy__block_t *block_out(const char *call, const fy_pool_t *pool, const fy_
     if (node->span.list == FY__SPAN_TAKEN && node->span.offset == block->offset &&
         taken->pool == pool->blocks)
         return taken;
-    fy__log(FY_LOG_ERROR,
-            "%s: the block at %llu is not allocated from this pool: it was freed twice, or it "
-            "belongs to another pool",
-            call, (unsigned long long)block->offset);
+    fy_log_write(FY_LOG_ERROR,
+                 "%s: the block at %llu is not allocated from this pool: it was freed twice, or it "
+                 "belongs to another pool",
+                 call, (unsigned long long)block->offset);
     return NULL;
 }
 

@@ -91,7 +91,7 @@ FY_COLD fy_status_t fy__graph_capture_slow(fy_graph_t *graph)
     give_up(graph, fy_error_get()->text);
     if (status == FY_STATUS_DEVICE_LOST) return fy__device_check(device, status);
     fy__error_restore(&before);
-    fy__log(
+    fy_log_write(
         FY_LOG_WARNING,
         "%s does not take over a graph of %u calls, which is replayed call by call from now on: %s",
         device->spec, graph->recording.ncalls, graph->reason);

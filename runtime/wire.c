@@ -150,11 +150,7 @@ static fy_status_t device_segment_alloc(void *user, uint64_t nbytes, void **out_
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, device->spec));
     const fy_status_t status = alloc_from_backend(device, nbytes, out_address);
-    if (status == FY_STATUS_OK)
-        fy__guard_count_device_alloc(thread);
-    else
-        fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
-    return status;
+    return fy__guard_end_device_alloc(thread, status);
 }
 
 static void device_segment_free(void *user, void *address, uint64_t nbytes)
@@ -184,11 +180,7 @@ static fy_status_t device_segment_resize(void *user, void *address, uint64_t nby
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__guard_check_device_alloc(thread, new_nbytes - nbytes, device->spec));
     const fy_status_t status = resize_in_backend(device, address, nbytes, new_nbytes);
-    if (status == FY_STATUS_OK)
-        fy__guard_count_device_alloc(thread);
-    else
-        fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
-    return status;
+    return fy__guard_end_device_alloc(thread, status);
 }
 
 static fy_status_t host_segment_alloc(void *user, uint64_t nbytes, void **out_address)

@@ -151,7 +151,8 @@ static void begin(void)
     const char *value = fy__env_file("FERRY_WATCH");
     if (!value || strcmp(value, "0") == 0) return;
     if (!fy__live_value_is_good(value)) {
-        fy__log(FY_LOG_WARNING, "FERRY_WATCH=%.100s: it may be 1 or 0; nothing is shared", value);
+        fy_log_write(FY_LOG_WARNING, "FERRY_WATCH=%.100s: it may be 1 or 0; nothing is shared",
+                     value);
         return;
     }
     pthread_mutex_lock(&fy__live_lock);
@@ -165,7 +166,8 @@ static void begin(void)
         }
     }
     pthread_mutex_unlock(&fy__live_lock);
-    if (error) fy__log(FY_LOG_WARNING, "FERRY_WATCH=1: nothing is shared: %s", fy__strerror(error));
+    if (error)
+        fy_log_write(FY_LOG_WARNING, "FERRY_WATCH=1: nothing is shared: %s", fy__strerror(error));
 }
 
 void fy__live_from_environment(void)

@@ -218,7 +218,7 @@ void fy_prefetch_destroy(fy_prefetch_t *prefetch)
     const fy__thread_t *thread = fy__thread();
     if (!prefetch || !thread) return;
     if (atomic_load(&prefetch->filling) == thread) {
-        fy__log(FY_LOG_ERROR, "prefetch_destroy: called inside its fill; ignored");
+        fy_log_write(FY_LOG_ERROR, "prefetch_destroy: called inside its fill; ignored");
         return;
     }
     /* else the thread exists only in the parent, and may have held the lock */

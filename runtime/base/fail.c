@@ -115,11 +115,13 @@ void fy_log_set(fy_log_fn fn, void *user)
     log_fn = fn;
 }
 
-static void log_v(fy_log_level_t level, const char *format, va_list args)
+void fy_log_write(fy_log_level_t level, const char *format, ...)
 {
+    va_list args;
+    char text[1024];
     if (!log_fn) return;
     fy__thread_t *thread = fy__thread();
-    char text[1024];
+    va_start(args, format);
     if (!thread || !thread->nlocks) {
         fy__vsnprintf(text, sizeof text, format, args);
         log_fn(log_user, level, text);
@@ -127,6 +129,7 @@ static void log_v(fy_log_level_t level, const char *format, va_list args)
         fy__vsnprintf(thread->kept, sizeof thread->kept, format, args);
         thread->kept_level = level;
     }
+    va_end(args);
 }
 
 void fy__lock(pthread_mutex_t *mutex)
@@ -154,23 +157,7 @@ void fy__unlock(pthread_mutex_t *mutex)
     memcpy(text, thread->kept, sizeof text);
     thread->nkept = 0;
     if (lost)
-        fy__log(thread->kept_level, "%s (and %u lines more at once)", text, lost);
+        fy_log_write(thread->kept_level, "%s (and %u lines more at once)", text, lost);
     else
-        fy__log(thread->kept_level, "%s", text);
-}
-
-void fy_log_write(fy_log_level_t level, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    log_v(level, format, args);
-    va_end(args);
-}
-
-void fy__log(fy_log_level_t level, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    log_v(level, format, args);
-    va_end(args);
+        fy_log_write(thread->kept_level, "%s", text);
 }

@@ -41,12 +41,8 @@ typedef struct fy__error_copy {
 void fy__error_save(fy__error_copy_t *copy);
 void fy__error_restore(const fy__error_copy_t *copy);
 
-/* Sends a line to the log function, if one is set. While this thread holds an fy__lock, the line is
- * sent after the last one is released. */
-void fy__log(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
-
-/* A lock under which code may log. The log function may call Ferry, so fy__unlock calls it after
- * the release. */
+/* A lock under which code may log. The log function may call Ferry, so a line of fy_log_write waits
+ * until this thread releases its last lock of this kind. */
 void fy__lock(pthread_mutex_t *mutex);
 bool fy__trylock(pthread_mutex_t *mutex);
 void fy__unlock(pthread_mutex_t *mutex);

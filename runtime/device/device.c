@@ -71,7 +71,7 @@ fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)
             atomic_store_explicit(&device->lost_told, true, memory_order_release);
             FY__EVENT(fy__event_fault(status, fy_error_get()->text));
             fy__note(status, fy_error_get()->text);
-            fy__log(FY_LOG_ERROR, "%s is lost: %s", device->spec, fy_error_get()->text);
+            fy_log_write(FY_LOG_ERROR, "%s is lost: %s", device->spec, fy_error_get()->text);
         }
     }
     return status;

@@ -196,7 +196,7 @@ fy_status_t fy__machine_take(const char *who, uint64_t nbytes, fy__backing_t *ba
     pthread_once(&once, read_environment);
     if (FY_UNLIKELY(atomic_load_explicit(&has_complaint, memory_order_relaxed)) &&
         atomic_exchange(&has_complaint, false))
-        fy__log(FY_LOG_WARNING, "%s", complaint);
+        fy_log_write(FY_LOG_WARNING, "%s", complaint);
     backing->is_refused = false;
     const uint64_t held = atomic_fetch_add(&reserved_nbytes, nbytes);
     if (draw_credit(nbytes)) return FY_STATUS_OK;

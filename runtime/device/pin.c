@@ -135,11 +135,7 @@ fy_status_t fy__pin_segment_alloc(void *user, uint64_t nbytes, void **out_addres
     fy_device_t *device = user;
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
     const fy_status_t status = locked_segment(device, nbytes, &device->pinned_backing, out_address);
-    if (status == FY_STATUS_OK)
-        fy__guard_count_device_alloc(thread);
-    else
-        fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
-    return status;
+    return fy__guard_end_device_alloc(thread, status);
 }
 
 void fy__pin_segment_free(void *user, void *address, uint64_t nbytes)
@@ -299,7 +295,7 @@ fy_status_t fy__pin_here(fy__thread_t *thread, fy_device_t *peer, void *data, ui
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
     FY_TRY(fy__guard_settled(thread, take_in_place(thread, peer, nbytes)));
     FY_TRY(fy__guard_settled(thread, lock_pages(peer, data, nbytes)));
-    fy__guard_count_device_alloc(thread);
+    (void)fy__guard_end_device_alloc(thread, FY_STATUS_OK);
     atomic_fetch_add(&peer->pinned_outside_nbytes, nbytes);
     return FY_STATUS_OK;
 }

@@ -39,8 +39,8 @@ static void record(fy_copy_kind_t kind, uint64_t nbytes)
     FY__EVENT(fy__event_copy(thread, directions[kind], nbytes));
 }
 
-const fy_host_api_t fy__host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, fy_error_set, fy__log,
-                                     record };
+const fy_host_api_t fy__host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, fy_error_set,
+                                     fy_log_write, record };
 
 /* ---- backends ---- */
 
@@ -104,9 +104,10 @@ static uint32_t debug_from_environment(void)
     const char *text = fy__env_value("FERRY_MEMORY_DEBUG");
     uint32_t debug = 0;
     if (text && !parse_debug(text, &debug))
-        fy__log(FY_LOG_ERROR,
-                "FERRY_MEMORY_DEBUG=%s is ignored; it may be poison, guard, poison+guard or none",
-                text);
+        fy_log_write(
+            FY_LOG_ERROR,
+            "FERRY_MEMORY_DEBUG=%s is ignored; it may be poison, guard, poison+guard or none",
+            text);
     return debug;
 }
 
@@ -120,7 +121,7 @@ static bool fuse_off_from_environment(void)
 {
     const char *text = fy__env_value("FERRY_FUSE");
     if (text && !fy__fuse_is_good(text))
-        fy__log(FY_LOG_ERROR, "FERRY_FUSE=%s is ignored; it may be on or off", text);
+        fy_log_write(FY_LOG_ERROR, "FERRY_FUSE=%s is ignored; it may be on or off", text);
     return text && strcmp(text, "off") == 0;
 }
 
@@ -364,7 +365,8 @@ static bool has_cuda(void)
     fy__error_save(&before);
     const bool found = find_backend("cuda", &backend) == FY_STATUS_OK &&
                        backend->device_count(&count) == FY_STATUS_OK && count > 0;
-    if (!found) fy__log(FY_LOG_INFO, "auto is the host: %s", count ? "" : fy_error_get()->text);
+    if (!found)
+        fy_log_write(FY_LOG_INFO, "auto is the host: %s", count ? "" : fy_error_get()->text);
     fy__error_restore(&before);
     return found;
 }

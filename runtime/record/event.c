@@ -165,8 +165,8 @@ void fy__event_from_environment(void)
     if (!path) return;
     fy__error_save(&before);
     if (fy_ledger_record(path) != FY_STATUS_OK)
-        fy__log(FY_LOG_WARNING, "FERRY_RECORD=%.200s: nothing is recorded: %s", path,
-                fy_error_get()->text);
+        fy_log_write(FY_LOG_WARNING, "FERRY_RECORD=%.200s: nothing is recorded: %s", path,
+                     fy_error_get()->text);
     fy__error_restore(&before);
 }
 
@@ -178,7 +178,7 @@ __attribute__((destructor)) static void end_at_exit(void)
     if (pthread_mutex_trylock(&fy__event_lock) != 0) return;
     (void)end(&error);
     pthread_mutex_unlock(&fy__event_lock);
-    if (error) fy__log(FY_LOG_ERROR, "the event file is incomplete: %s", fy__strerror(error));
+    if (error) fy_log_write(FY_LOG_ERROR, "the event file is incomplete: %s", fy__strerror(error));
 }
 
 /* ---- fork ---- */

@@ -401,8 +401,9 @@ static __attribute__((noinline)) void destroy_other(fy_tensor_t *tensor)
     fy__thread_t *thread = fy__thread();
     if (!tensor || !thread) return;
     if (fy__tensor_is_gone(tensor))
-        fy__log(FY_LOG_WARNING,
-                "tensor_destroy: this tensor was destroyed before, or its scope ended; ignored");
+        fy_log_write(
+            FY_LOG_WARNING,
+            "tensor_destroy: this tensor was destroyed before, or its scope ended; ignored");
     else
         free_other(thread, tensor);
 }

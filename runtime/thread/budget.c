@@ -197,8 +197,8 @@ FY_COLD void fy__budget_scope(fy__thread_t *thread, const char *name)
         if (guard)
             thread->guards = guard;
         else
-            fy__log(FY_LOG_ERROR,
-                    "no host memory for the budget of a scope '%s': it is not limited", name);
+            fy_log_write(FY_LOG_ERROR,
+                         "no host memory for the budget of a scope '%s': it is not limited", name);
     }
     fy__guard_release(process);
 }
@@ -265,5 +265,5 @@ void fy__budget_environment(void)
         !atomic_exchange(&has_complaint, false))
         return;
     /* outside the once: the log function may call Ferry */
-    fy__log(FY_LOG_ERROR, "FERRY_BUDGET is not in force: %s", complaint);
+    fy_log_write(FY_LOG_ERROR, "FERRY_BUDGET is not in force: %s", complaint);
 }

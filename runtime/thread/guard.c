@@ -150,9 +150,9 @@ static FY_COLD void log_exceeded(const fy__guard_t *guard, const asker_t *asker,
     const uint64_t limit = load(&guard->limit[quota]), used = load(&guard->used[quota]);
     if (!asked || limit == FY_UNLIMITED || used <= limit) return;
     fy__node_path(guard->node, path, sizeof path);
-    fy__log(FY_LOG_WARNING, "guard on scope '%s': %s: %llu %s asked, %llu of %llu used", path,
-            name_of(asker, name), (ull)asked, quantities[quota],
-            (ull)(used > asked ? used - asked : 0), (ull)limit);
+    fy_log_write(FY_LOG_WARNING, "guard on scope '%s': %s: %llu %s asked, %llu of %llu used", path,
+                 name_of(asker, name), (ull)asked, quantities[quota],
+                 (ull)(used > asked ? used - asked : 0), (ull)limit);
 }
 
 /* Claims n from every guard of the thread and from the process's, or from none. Both chains are
@@ -194,7 +194,8 @@ static void release_claim(fy__claim_t *claim)
     *claim = (fy__claim_t){ NULL, NULL, 0 };
 }
 
-FY_COLD void fy__guard_unclaim(fy__thread_t *thread, fy__quota_t quota)
+/* Returns this thread's claims of this kind that were not charged. */
+static FY_COLD void unclaim(fy__thread_t *thread, fy__quota_t quota)
 {
     fy__claim_t *claim = &thread->claims[quota];
     if (!(thread->claimed & 1u << quota)) return;
@@ -206,7 +207,7 @@ FY_COLD void fy__guard_unclaim(fy__thread_t *thread, fy__quota_t quota)
 
 void fy__guard_settle_slow(fy__thread_t *thread)
 {
-    for (int i = 0; i < FY__QUOTAS; i++) fy__guard_unclaim(thread, (fy__quota_t)i);
+    for (int i = 0; i < FY__QUOTAS; i++) unclaim(thread, (fy__quota_t)i);
 }
 
 /* Claims n and records the claim on the thread until it is charged or settled. */
@@ -214,9 +215,9 @@ static FY_COLD fy_status_t claim(fy__thread_t *thread, fy__quota_t quota, uint64
                                  const asker_t *asker)
 {
     fy__claim_t taken;
-    fy__guard_unclaim(thread, quota); /* left by a call that failed without settling */
+    unclaim(thread, quota); /* left by a call that failed without settling */
     FY_TRY(take(thread, quota, n, asker, &taken));
-    fy__guard_unclaim(thread, quota); /* left by a log function that called Ferry */
+    unclaim(thread, quota); /* left by a log function that called Ferry */
     thread->claims[quota] = taken;
     thread->claimed |= 1u << quota;
     return FY_STATUS_OK;
@@ -322,11 +323,16 @@ fy_status_t fy__guard_check_device_alloc(fy__thread_t *thread, uint64_t nbytes, 
                  &(asker_t){ "allocation of a segment", device, nbytes });
 }
 
-void fy__guard_count_device_alloc(fy__thread_t *thread)
+fy_status_t fy__guard_end_device_alloc(fy__thread_t *thread, fy_status_t status)
 {
+    if (status != FY_STATUS_OK) {
+        unclaim(thread, FY__QUOTA_ALLOCS);
+        return status;
+    }
     fy__count(&thread->node->device_allocs, 1);
     FY__EVENT(fy__event_device_alloc(thread));
     if (FY_UNLIKELY(fy__guard_any(thread) || thread->claimed)) charge(thread, FY__QUOTA_ALLOCS, 1);
+    return FY_STATUS_OK;
 }
 
 fy_status_t fy__guard_take_memory(fy__thread_t *thread, uint64_t nbytes, const char *device,

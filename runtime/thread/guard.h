@@ -72,15 +72,14 @@ void fy__throttled(fy__thread_t *thread, const char *reason, uint64_t start_ns);
 /* Whether fy__sync_begin would pass. */
 bool fy__sync_allowed(const fy__thread_t *thread);
 
-/* One call to a backend's allocator: check before it, count after it. */
+/* One call to a backend's allocator: check before it, end after it with its status, which it
+ * returns. A call that failed is not counted. */
 fy_status_t fy__guard_check_device_alloc(fy__thread_t *thread, uint64_t nbytes, const char *device);
-void fy__guard_count_device_alloc(fy__thread_t *thread);
+fy_status_t fy__guard_end_device_alloc(fy__thread_t *thread, fy_status_t status);
 /* Whether the check would pass. */
 bool fy__device_alloc_allowed(const fy__thread_t *thread);
 
-/* Returns this thread's claims of this kind that were not charged, after a failure. */
-void fy__guard_unclaim(fy__thread_t *thread, fy__quota_t quota);
-/* The same for all kinds. */
+/* Returns this thread's claims that were not charged, after a failure. */
 void fy__guard_settle_slow(fy__thread_t *thread);
 static inline void fy__guard_settle(fy__thread_t *thread)
 {
