@@ -15,7 +15,7 @@
 #include "runtime/record/text.h"
 #include "runtime/tensor/tensor.h"
 #include "runtime/thread/guard.h"
-#include "transfer/account.h"
+#include "transfer/move.h"
 
 /* The event file gets a launch for each step, then the op. */
 typedef struct events {

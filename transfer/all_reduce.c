@@ -8,8 +8,6 @@
 #include "runtime/record/recording.h"
 #include "runtime/record/tape.h"
 #include "runtime/thread/guard.h"
-#include "transfer/peer.h"
-#include "transfer/submit.h"
 #include "transfer/upload.h"
 
 static const char what[] = "tensor_all_reduce";

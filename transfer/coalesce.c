@@ -10,7 +10,6 @@
 #include "runtime/thread/guard.h"
 #include "transfer/packed.h"
 #include "transfer/queue.h"
-#include "transfer/submit.h"
 #include "transfer/upload.h"
 
 /* One call. */

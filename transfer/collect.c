@@ -10,7 +10,7 @@
 #include "runtime/thread/guard.h"
 #include "transfer/download.h"
 #include "transfer/packed.h"
-#include "transfer/submit.h"
+#include "transfer/move.h"
 
 /* One call. */
 typedef struct many {

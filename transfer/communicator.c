@@ -16,7 +16,6 @@
 #include "runtime/record/recording.h"
 #include "runtime/record/tape.h"
 #include "runtime/thread/guard.h"
-#include "transfer/peer.h"
 #include "transfer/upload.h"
 
 struct fy_communicator {

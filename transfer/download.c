@@ -10,7 +10,7 @@
 #include "runtime/thread/guard.h"
 #include "transfer/convert.h"
 #include "transfer/queue.h"
-#include "transfer/submit.h"
+#include "transfer/move.h"
 
 static void free_download(fy__thread_t *thread, fy_download_t *download)
 {

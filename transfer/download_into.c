@@ -5,7 +5,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/thread/guard.h"
 #include "transfer/fetch.h"
-#include "transfer/submit.h"
+#include "transfer/move.h"
 
 /* One call. */
 typedef struct into {

@@ -3,7 +3,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/thread/guard.h"
-#include "transfer/submit.h"
+#include "transfer/move.h"
 
 /* A submitted chunk and its slot. */
 typedef struct flight {

@@ -13,7 +13,6 @@
 #include "runtime/base/fail.h"
 #include "runtime/thread/guard.h"
 #include "transfer/fetch.h"
-#include "transfer/submit.h"
 #include "transfer/upload.h"
 
 typedef unsigned long long ull;

@@ -8,7 +8,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/order/callback.h"
 #include "runtime/record/event.h"
-#include "transfer/submit.h"
+#include "transfer/move.h"
 
 /* ---- the window; the lock is held ---- */
 

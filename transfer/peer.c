@@ -7,8 +7,6 @@
 #include "runtime/record/tape.h"
 #include "runtime/thread/guard.h"
 #include "transfer/fetch.h"
-#include "transfer/peer.h"
-#include "transfer/submit.h"
 #include "transfer/upload.h"
 
 typedef unsigned long long ull;

@@ -7,7 +7,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/thread/guard.h"
-#include "transfer/submit.h"
+#include "transfer/move.h"
 
 struct fy__ring {
     pthread_mutex_t

@@ -11,7 +11,6 @@
 #include "transfer/convert.h"
 #include "transfer/queue.h"
 #include "transfer/ring.h"
-#include "transfer/submit.h"
 
 typedef unsigned long long ull;
 

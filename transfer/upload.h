@@ -3,7 +3,7 @@
 #ifndef FERRY_TRANSFER_UPLOAD_H_
 #define FERRY_TRANSFER_UPLOAD_H_
 
-#include "transfer/account.h"
+#include "transfer/move.h"
 
 /* Whether src may be uploaded to `device` under this contract. `what` names the call. */
 fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src,
@@ -28,5 +28,11 @@ void fy__upload_poison(fy_tensor_t *dst, fy_status_t status);
 void fy__upload_done(fy_tensor_t *dst);
 /* The path of an upload that is not packed. */
 fy_path_t fy__upload_path(const fy_device_t *device, fy_host_contract_t contract);
+
+/* ---- peer.c ---- */
+
+/* Resolves the faults of src before its bytes are sent to another device: faults are numbered by
+ * device. May wait; adds that time to *blocked_ns. Fails with the fault that poisoned src. */
+fy_status_t fy__peer_resolve(const char *what, const fy_tensor_t *src, uint64_t *blocked_ns);
 
 #endif

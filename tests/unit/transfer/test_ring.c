@@ -4,7 +4,7 @@
 #include "tests/support/harness.h"
 #include "transfer/convert.h"
 #include "transfer/ring.h"
-#include "transfer/submit.h"
+#include "transfer/move.h"
 
 static fy_device_t *g_device;
 

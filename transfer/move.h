@@ -1,11 +1,34 @@
-/* Steps of every transfer: the first checks, the destination that it makes, and the submission of a
- * copy to an engine's native stream: its fault flag, the copy, its point. Not here: the order of
- * transfers (queue.h), their record (account.h). */
-#ifndef FERRY_TRANSFER_SUBMIT_H_
-#define FERRY_TRANSFER_SUBMIT_H_
+/* One transfer: what its public call asked for, the steps of every call, and its record in the
+ * ledger, in guards, and in the event file if a recording runs. One step submits a copy to an
+ * engine's native stream: its fault flag, the copy, its point. Not here: the order of transfers
+ * (queue.h); wire bytes and the number of copies, which the executor reports itself
+ * (registry.c). */
+#ifndef FERRY_TRANSFER_MOVE_H_
+#define FERRY_TRANSFER_MOVE_H_
+
+#include <ferry/ledger.h>
+#include <ferry/transfer.h>
 
 #include "runtime/order/stream.h"
-#include "transfer/account.h"
+#include "runtime/tensor/tensor.h"
+#include "runtime/thread/thread.h"
+
+/* What a public call asks for, and what became of it. */
+typedef struct fy__move {
+    const char *what;   /* the public call */
+    const void *caller; /* its return address */
+    fy__thread_t *thread;
+    int direction; /* FY__UPLOAD, ... */
+    fy_path_t path;
+    fy_device_t *device, *other; /* other: the second device of a peer transfer */
+    fy_tensor_t *dst;            /* NULL: a file, or memory that is not yet a tensor's */
+    const fy_tensor_t *src;
+    const fy__storage_t *to, *from; /* the memory where there is no tensor; NULL: a file */
+    fy_transfer_options_t options;
+    fy_dtype_t dtype; /* of the result */
+    uint64_t nbytes, blocked_ns;
+    fy__point_t point; /* 0: done. The note of an upload into `dst` sets it to dst's last write */
+} fy__move_t;
 
 /* Copies the caller's options; NULL is the defaults. INVALID_ARGUMENT for a field that is out of
  * range. */
@@ -28,6 +51,9 @@ fy_status_t fy__move_make_dst(fy__move_t *move, fy_device_t *to, fy_stream_t *st
                               fy_tensor_t **out_dst);
 /* It failed: destroys that tensor. This thread's error stays. */
 void fy__move_drop_dst(const fy__move_t *move, fy_tensor_t **out_dst);
+
+/* Records it. */
+void fy__move_note(fy__move_t *move);
 
 /* Submits `copy`; `what` names it in faults ("upload"). *out_point: its point. *out_request: the
  * number of its fault flag, 0 if the device's copies cannot fail alone; add it to the taint of
