@@ -1,6 +1,5 @@
 /* fy_group_compare: do all ranks have one text? A hash first; the texts themselves only if they
  * differ, to name the first line that does. Next: collective.c. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "dist/group.h"

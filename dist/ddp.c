@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <ferry/ops.h>
 #include <ferry/scope.h>
 #include <ferry/transfer.h>
 

@@ -17,9 +17,7 @@
 #include "runtime/device/registry.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event_write.h"
-#include "runtime/record/signature.h"
 #include "runtime/record/site.h"
-#include "runtime/record/text.h"
 #include "runtime/thread/guard.h"
 
 /* 32 MiB while recording, some 200,000 events: enough for some tens of milliseconds of the smallest

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/site.h"
 #include "runtime/record/text.h"

@@ -3,7 +3,6 @@
  * up with all others. */
 #include "runtime/record/event_write.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 
 #include <ferry/tensor.h>
 
-#include "runtime/base/fail.h"
 #include "runtime/record/event_text.h"
 #include "runtime/thread/guard.h"
 

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "runtime/base/fail.h"
 #include "runtime/thread/guard.h"
 
 static _Atomic bool enabled;

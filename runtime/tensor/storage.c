@@ -3,7 +3,6 @@
 #include "runtime/tensor/storage.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/fail.h"
