@@ -65,7 +65,8 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options,
     pool->options.name = pool->name;
     pool->text = fy__text(pool->name);
     pool->debug = fy__debug_of(options, source);
-    bool ok = fy__offsets_init(&pool->offsets, source->alignment, sizeof(fy__node_t), &seams->meta);
+    bool ok =
+        fy__offsets_init(&pool->offsets, source->alignment, sizeof(fy__pool_node_t), &seams->meta);
     /* Blocks pending on several streams need this list, and a free must not need memory. */
     ok = ok && fy__offsets_open_list(&pool->offsets, FY__LIST_MIXED);
     if (!ok) {
@@ -109,7 +110,7 @@ bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
 {
     uint32_t list = span->list;
     uint64_t had = span->size.nbytes;
-    fy__node_t *node = fy__node_of(span);
+    fy__pool_node_t *node = fy__node_of(span);
     fy__span_t *rest_span;
     if (!fy__offsets_take(&pool->offsets, span, nbytes, &rest_span)) return false;
     if (list == FY__LIST_FREE) {
@@ -117,7 +118,7 @@ bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
         return true;
     }
     if (rest_span) {
-        fy__node_t *rest = fy__node_of(rest_span);
+        fy__pool_node_t *rest = fy__node_of(rest_span);
         fy__hazard_copy(&rest->block.hazard, &node->block.hazard);
         if (fy__wait_drops(FY__WAIT_PENDING_SPLIT)) fy__pending_forget(rest);
         fy__pending_link(pool, rest, node, list);
@@ -128,7 +129,7 @@ bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
     return true;
 }
 
-static FY_COLD void put_alloc_event(const fy__pool_t *pool, const fy__node_t *node,
+static FY_COLD void put_alloc_event(const fy__pool_t *pool, const fy__pool_node_t *node,
                                     const fy__request_t *request)
 {
     const fy__range_t *range = node->span.range;
@@ -136,7 +137,8 @@ static FY_COLD void put_alloc_event(const fy__pool_t *pool, const fy__node_t *no
                           (fy__event_place_t){ range->id, node->span.offset - range->offset });
 }
 
-fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy__node_t *node)
+fy__pool_node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request,
+                                   fy__pool_node_t *node)
 {
     uint64_t nbytes = node->span.size.nbytes;
     node->is_pending = false;
@@ -162,7 +164,7 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
     return node;
 }
 
-fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *span)
+fy__pool_node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *span)
 {
     if (!fy__pool_detach(pool, span, request->nbytes)) {
         request->no_nodes = true;
@@ -183,7 +185,7 @@ static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t list,
                : best;
 }
 
-fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
+fy__pool_node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
 {
     fy__span_t *best = best_on(pool, FY__LIST_FREE, request), *same = NULL;
     uint32_t list = request->stream && pool->pending_count ? fy__pending_find(pool, request->stream)
@@ -192,12 +194,12 @@ fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
     /* The requesting stream can use a block pending on it like a free one; to take it first keeps
      * free ones for others. */
     if (same && (!best || same->size.nbytes <= best->size.nbytes)) {
-        fy__node_t *node = fy__pool_cut(pool, request, same);
+        fy__pool_node_t *node = fy__pool_cut(pool, request, same);
         pool->stats.same_stream += node != NULL;
         return node;
     }
     if (!best) return NULL;
-    fy__node_t *node = fy__pool_cut(pool, request, best);
+    fy__pool_node_t *node = fy__pool_cut(pool, request, best);
     pool->stats.ready += node != NULL;
     return node;
 }
@@ -206,7 +208,7 @@ fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
  * (fy__segment_source_t), then the fallback. If that fails, other threads may have cached blocks
  * since, so it collects again. */
 static FY_COLD fy_status_t miss(fy__pool_t *pool, const fy__request_t *request,
-                                fy__node_t **out_node)
+                                fy__pool_node_t **out_node)
 {
     const fy__segment_source_t *source = &pool->source;
     for (bool again = false;; again = true) {
@@ -239,7 +241,7 @@ fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t st
     else if (request.nbytes > pool->options.segment_nbytes / 2)
         request.most_whole = FY__WHOLE_PER_BLOCK * request.nbytes;
     pthread_mutex_lock(&pool->lock);
-    fy__node_t *node = fy__pool_cut_ready(pool, &request);
+    fy__pool_node_t *node = fy__pool_cut_ready(pool, &request);
     pthread_mutex_unlock(&pool->lock);
     if (FY_UNLIKELY(!node)) FY_TRY(miss(pool, &request, &node));
     *out_block = &node->block;
@@ -253,7 +255,7 @@ void fy__pool_fix(fy__block_t *block)
     pthread_mutex_unlock(&block->pool->lock);
 }
 
-static FY_COLD void put_free_event(const fy__pool_t *pool, const fy__node_t *node,
+static FY_COLD void put_free_event(const fy__pool_t *pool, const fy__pool_node_t *node,
                                    const fy__reuse_t *reuse)
 {
     const fy__hazard_t single = { .writer = reuse->point };
@@ -263,7 +265,7 @@ static FY_COLD void put_free_event(const fy__pool_t *pool, const fy__node_t *nod
                                            : &single);
 }
 
-static void put_back(fy__pool_t *pool, fy__node_t *node, const fy__reuse_t *reuse)
+static void put_back(fy__pool_t *pool, fy__pool_node_t *node, const fy__reuse_t *reuse)
 {
     pthread_mutex_lock(&pool->lock);
     fy__figure_sub(&pool->live, node->span.size.nbytes);
@@ -278,7 +280,7 @@ static void put_back(fy__pool_t *pool, fy__node_t *node, const fy__reuse_t *reus
 void fy__pool_free(fy__block_t *block)
 {
     if (!block) return;
-    fy__node_t *node = (fy__node_t *)((char *)block - offsetof(fy__node_t, block));
+    fy__pool_node_t *node = (fy__pool_node_t *)((char *)block - offsetof(fy__pool_node_t, block));
     fy__pool_t *pool = block->pool;
     fy__reuse_t reuse = fy__pending_reuse(pool, &block->hazard);
     if (FY_UNLIKELY(pool->debug)) {
@@ -290,7 +292,7 @@ void fy__pool_free(fy__block_t *block)
 
 void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t npoints)
 {
-    fy__node_t *node = (fy__node_t *)((char *)block - offsetof(fy__node_t, block));
+    fy__pool_node_t *node = (fy__pool_node_t *)((char *)block - offsetof(fy__pool_node_t, block));
     fy__reuse_t reuse = { .is_done = !npoints, .is_mixed = npoints > 1 };
     fy__hazard_clear(&block->hazard);
     for (size_t i = 0; i < npoints; i++)

@@ -9,7 +9,7 @@ typedef struct sums {
     uint64_t reserved, live, requested, pending, pending_count, by_category[FY_CATEGORY_COUNT];
 } sums_t;
 
-static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, sums_t *sums)
+static const char *check_node(const fy__pool_t *pool, const fy__pool_node_t *node, sums_t *sums)
 {
     const fy__span_t *span = &node->span;
     sums->reserved += span->size.nbytes;
@@ -45,9 +45,10 @@ static const char *check_lists(const fy__pool_t *pool)
     uint64_t all = 0;
     for (int list_id = FY__LIST_STREAMS; list_id < FY__LIST_COUNT; list_id++) {
         const fy__pending_t *list = &pool->pending[list_id];
-        const fy__node_t *older = NULL;
+        const fy__pool_node_t *older = NULL;
         uint64_t count = 0;
-        for (const fy__node_t *node = list->oldest; node; older = node, node = node->newer, count++)
+        for (const fy__pool_node_t *node = list->oldest; node;
+             older = node, node = node->newer, count++)
             if (node->span.list != list_id || node->older != older)
                 return "a list of pending blocks is broken";
         if (count != list->count || list->newest != older)

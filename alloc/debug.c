@@ -37,7 +37,7 @@ FY_COLD void fy__debug_ask(const fy__pool_t *pool, fy__request_t *request)
 }
 
 /* Its scope's path and category: "train/forward activations". */
-static void report_region(const fy__pool_t *pool, const fy__node_t *node)
+static void report_region(const fy__pool_t *pool, const fy__pool_node_t *node)
 {
     char path[128], name[sizeof path + 32];
     fy__scope_path(node->block.tag.scope, path, sizeof path);
@@ -46,7 +46,7 @@ static void report_region(const fy__pool_t *pool, const fy__node_t *node)
     pool->source.region(pool->source.region_dev, node->block.address, node->counted, name);
 }
 
-void fy__debug_hand_out(const fy__pool_t *pool, fy__node_t *node)
+void fy__debug_hand_out(const fy__pool_t *pool, fy__pool_node_t *node)
 {
     if (pool->debug & FY__DEBUG_REGIONS) {
         report_region(pool, node);
@@ -66,7 +66,7 @@ void fy__debug_hand_out(const fy__pool_t *pool, fy__node_t *node)
     fy__asan_forbid(bytes + node->counted, (size_t)(end - bytes) - node->counted);
 }
 
-void fy__debug_gone(const fy__pool_t *pool, const fy__node_t *node)
+void fy__debug_gone(const fy__pool_t *pool, const fy__pool_node_t *node)
 {
     void *start = (void *)(uintptr_t)node->span.offset;
     if (pool->debug & FY__DEBUG_REGIONS) {
@@ -110,7 +110,7 @@ static bool find_bad(const uint8_t *from, const uint8_t *end, const uint8_t *byt
     return false;
 }
 
-static bool is_broken(const fy__pool_t *pool, const fy__node_t *node, broken_t *out)
+static bool is_broken(const fy__pool_t *pool, const fy__pool_node_t *node, broken_t *out)
 {
     const uint8_t *start = (const uint8_t *)(uintptr_t)node->span.offset,
                   *bytes = start + before(pool);
@@ -136,7 +136,7 @@ static FY_COLD void log_broken(const fy__pool_t *pool, const broken_t *broken)
                  broken->byte);
 }
 
-void fy__debug_check(fy__pool_t *pool, fy__node_t *node)
+void fy__debug_check(fy__pool_t *pool, fy__pool_node_t *node)
 {
     broken_t broken;
     if (!(pool->debug & FY__DEBUG_GUARD)) return;
@@ -158,7 +158,7 @@ uint64_t fy__pool_check(fy__pool_t *pool)
     for (const fy__range_t *range = pool->offsets.ranges; range && pool->debug & FY__DEBUG_GUARD;
          range = range->next)
         for (fy__span_t *span = range->first; span; span = span->next) {
-            fy__node_t *node = fy__node_of(span);
+            fy__pool_node_t *node = fy__node_of(span);
             broken_t broken;
             if (span->list != FY__SPAN_TAKEN || !node->block.id || node->is_broken ||
                 !is_broken(pool, node, &broken))

@@ -25,15 +25,15 @@ static inline void fy__debug_reuse(const fy__pool_t *pool, fy__reuse_t *reuse)
 /* ---- with pool->lock held ---- */
 
 /* A node becomes a block: stores the address of its bytes. */
-void fy__debug_hand_out(const fy__pool_t *pool, fy__node_t *node);
+void fy__debug_hand_out(const fy__pool_t *pool, fy__pool_node_t *node);
 /* The bytes of the node are no longer in use. */
-void fy__debug_gone(const fy__pool_t *pool, const fy__node_t *node);
+void fy__debug_gone(const fy__pool_t *pool, const fy__pool_node_t *node);
 /* A segment was added, or is about to be released. */
 void fy__debug_segment(const fy__pool_t *pool, const fy__range_t *range, bool is_new);
 
 /* ---- no lock held ---- */
 
 /* A block is freed: checks its guards, and logs a broken one once. */
-void fy__debug_check(fy__pool_t *pool, fy__node_t *node);
+void fy__debug_check(fy__pool_t *pool, fy__pool_node_t *node);
 
 #endif

@@ -32,7 +32,7 @@ static fy__range_t *choose(const fy__pool_t *pool)
 /* The bytes were added; the lock is held. Another thread may have taken the free end meanwhile:
  * *out_node is then NULL, although there are nodes. */
 static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes,
-                        fy__request_t *request, uint64_t *stage, fy__node_t **out_node)
+                        fy__request_t *request, uint64_t *stage, fy__pool_node_t **out_node)
 {
     fy__span_t *span = fy__offsets_extend_range(&pool->offsets, range, prepared, nbytes);
     fy__figure_add(&pool->reserved, nbytes);
@@ -46,7 +46,7 @@ static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepar
 /* Extends a range by `missing` bytes, minus its free end if `counts_end`, and at least by one
  * step. */
 static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t missing,
-                           bool counts_end, uint64_t *stage, fy__node_t **out_node,
+                           bool counts_end, uint64_t *stage, fy__pool_node_t **out_node,
                            fy_status_t *out_status)
 {
     uint64_t more = missing;
@@ -79,7 +79,7 @@ static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t mi
 }
 
 fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes,
-                             uint64_t *stage, fy__node_t **out_node, fy_status_t *out_status)
+                             uint64_t *stage, fy__pool_node_t **out_node, fy_status_t *out_status)
 {
     if (!request) return extend(pool, NULL, nbytes, false, NULL, NULL, out_status);
     const fy__growth_t growth =

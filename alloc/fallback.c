@@ -18,20 +18,20 @@
 #include "runtime/device/plan.h"
 
 /* Best fit among ready blocks; *out_stage is the count of the stage that served it. */
-static fy__node_t *cut_ready(fy__pool_t *pool, fy__request_t *request, uint64_t **out_stage)
+static fy__pool_node_t *cut_ready(fy__pool_t *pool, fy__request_t *request, uint64_t **out_stage)
 {
     const uint64_t same_stream = pool->stats.same_stream;
-    fy__node_t *node = fy__pool_cut_ready(pool, request);
+    fy__pool_node_t *node = fy__pool_cut_ready(pool, request);
     *out_stage = pool->stats.same_stream != same_stream ? &pool->stats.same_stream
                                                         : &pool->stats.ready;
     return node;
 }
 
 /* Stages 1 to 3; *out_stage is the one that served. lock held. */
-static fy__node_t *fall_back_to_waits(fy__pool_t *pool, fy__request_t *request,
-                                      uint64_t **out_stage)
+static fy__pool_node_t *fall_back_to_waits(fy__pool_t *pool, fy__request_t *request,
+                                           uint64_t **out_stage)
 {
-    fy__node_t *node = cut_ready(pool, request, out_stage);
+    fy__pool_node_t *node = cut_ready(pool, request, out_stage);
     if (node || request->no_nodes || !pool->pending_count) return node;
     if (fy__pending_reap(pool)) node = cut_ready(pool, request, out_stage);
     if (node || request->no_nodes) return node;
@@ -46,20 +46,20 @@ static fy__node_t *fall_back_to_waits(fy__pool_t *pool, fy__request_t *request,
 }
 
 /* Stages 1 to 3, repeated if `late` is not NULL: that stage is then counted. lock held. */
-static fy__node_t *search(fy__pool_t *pool, fy__request_t *request, uint64_t *late)
+static fy__pool_node_t *search(fy__pool_t *pool, fy__request_t *request, uint64_t *late)
 {
     uint64_t *stage;
-    fy__node_t *node = fall_back_to_waits(pool, request, &stage);
+    fy__pool_node_t *node = fall_back_to_waits(pool, request, &stage);
     if (!node || !late) return node;
     --*stage;
     ++*late;
     return node;
 }
 
-static fy__node_t *search_locked(fy__pool_t *pool, fy__request_t *request, uint64_t *late)
+static fy__pool_node_t *search_locked(fy__pool_t *pool, fy__request_t *request, uint64_t *late)
 {
     pthread_mutex_lock(&pool->lock);
-    fy__node_t *node = search(pool, request, late);
+    fy__pool_node_t *node = search(pool, request, late);
     pthread_mutex_unlock(&pool->lock);
     return node;
 }
@@ -69,8 +69,8 @@ static fy__node_t *search_locked(fy__pool_t *pool, fy__request_t *request, uint6
 typedef struct fallback {
     fy__pool_t *pool;
     fy__request_t *request;
-    fy__node_t *node;    /* the block that serves it */
-    fy__growth_t growth; /* result of the last growth */
+    fy__pool_node_t *node; /* the block that serves it */
+    fy__growth_t growth;   /* result of the last growth */
     fy_status_t status;
     fy__refusal_t refusal;
     fy__error_copy_t guard_error;
@@ -188,7 +188,7 @@ static fy_status_t fail(fallback_t *fallback)
     return fy__pool_verdict(fallback->pool, fallback->request, &fallback->refusal);
 }
 
-static fy_status_t fallback(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node)
+static fy_status_t fallback(fy__pool_t *pool, fy__request_t *request, fy__pool_node_t **out_node)
 {
     fallback_t fallback = { .pool = pool, .request = request, .growth = FY__GROWTH_PAST_LIMIT };
     if (fy__pool_is_hopeless(pool, request->nbytes))
@@ -200,7 +200,7 @@ static fy_status_t fallback(fy__pool_t *pool, fy__request_t *request, fy__node_t
     return fallback.node ? FY_STATUS_OK : fail(&fallback);
 }
 
-fy_status_t fy__pool_fall_back(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node)
+fy_status_t fy__pool_fall_back(fy__pool_t *pool, fy__request_t *request, fy__pool_node_t **out_node)
 {
     const fy__request_t asked = *request;
     const fy_status_t status = fallback(pool, request, out_node);

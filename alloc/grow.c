@@ -86,7 +86,7 @@ static fy__growth_t ask_source(fy__pool_t *pool, uint64_t nbytes, void **out_add
  * already, so nothing but the source can fail. */
 static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint64_t *sizes,
                                 int count, fy__request_t *request, uint64_t *stage,
-                                fy__node_t **out_node, fy_status_t *out_status)
+                                fy__pool_node_t **out_node, fy_status_t *out_status)
 {
     fy__growth_t growth = FY__GROWTH_FAILED;
     void *address = NULL;
@@ -149,7 +149,7 @@ static void exchange(fy__pool_t *pool, uint64_t nbytes)
 }
 
 fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *stage,
-                           fy__node_t **out_node, fy_status_t *out_status)
+                           fy__pool_node_t **out_node, fy_status_t *out_status)
 {
     uint64_t sizes[2];
     if (pool->options.growth_off) return FY__GROWTH_OFF;

@@ -8,7 +8,7 @@
 
 enum { WORD_COUNT = 1 + FY__READER_COUNT };
 
-fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
+fy__pool_node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
 {
     fy__span_t *best = NULL;
     for (uint32_t list = FY__LIST_STREAMS; list < FY__LIST_COUNT; list++) {
@@ -96,7 +96,8 @@ static fy__span_t *begin_of(fy__span_t *span, uint32_t own_list, bool any_stream
 }
 
 /* Makes a run one block. */
-static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const stretch_t *stretch)
+static fy__pool_node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request,
+                                    const stretch_t *stretch)
 {
     uint64_t of_last = request->nbytes - (stretch->nbytes - stretch->last->size.nbytes);
     /* Only the last span may need a node, so it goes first: after it nothing can fail. */
@@ -114,7 +115,7 @@ static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const s
     }
     while (stretch->first->size.nbytes < request->nbytes)
         fy__offsets_join_taken(&pool->offsets, stretch->first);
-    fy__node_t *node = fy__node_of(stretch->first);
+    fy__pool_node_t *node = fy__node_of(stretch->first);
     atomic_store_explicit(&node->block.hazard.writer, points.points[0], memory_order_relaxed);
     for (int i = 0; i < FY__READER_COUNT; i++)
         atomic_store_explicit(&node->block.hazard.readers[i], points.points[i + 1],
@@ -122,14 +123,14 @@ static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const s
     return fy__pool_hand_out(pool, request, node);
 }
 
-fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream)
+fy__pool_node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream)
 {
     uint32_t own_list = request->stream ? fy__pending_find(pool, request->stream) : FY__LIST_FREE;
     stretch_t best = { .nbytes = UINT64_MAX };
     if (!any_stream && own_list == FY__LIST_FREE) return NULL;
     for (uint32_t list = FY__LIST_STREAMS; list < FY__LIST_COUNT; list++) {
         if (!any_stream && list != own_list) continue;
-        for (fy__node_t *node = pool->pending[list].oldest; node; node = node->newer) {
+        for (fy__pool_node_t *node = pool->pending[list].oldest; node; node = node->newer) {
             if (node->span.size.nbytes > request->most_whole &&
                 fy__span_is_whole_apart(&node->span))
                 continue;

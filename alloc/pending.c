@@ -75,7 +75,8 @@ static uint32_t list_for(fy__pool_t *pool, uint32_t stream)
     return FY__LIST_MIXED;
 }
 
-void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t list_id)
+void fy__pending_link(fy__pool_t *pool, fy__pool_node_t *node, fy__pool_node_t *newer,
+                      uint32_t list_id)
 {
     fy__pending_t *list = &pool->pending[list_id];
     node->newer = newer;
@@ -88,7 +89,7 @@ void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uin
     pool->pending_nbytes += node->span.size.nbytes;
 }
 
-void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t list_id)
+void fy__pending_unlink(fy__pool_t *pool, fy__pool_node_t *node, uint32_t list_id)
 {
     fy__pending_t *list = &pool->pending[list_id];
     *(node->older ? &node->older->newer : &list->oldest) = node->newer;
@@ -99,7 +100,7 @@ void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t list_id)
     pool->pending_nbytes -= node->span.size.nbytes;
 }
 
-void fy__pending_forget(fy__node_t *node)
+void fy__pending_forget(fy__pool_node_t *node)
 {
     set_point(&node->block.hazard, FY__POINT(FY__POINT_STREAM(word(&node->block.hazard, 0)), 0));
 }
@@ -108,7 +109,7 @@ void fy__pending_joined(void *user, uint32_t list_id, fy__span_t *left_span, fy_
 {
     if (list_id == FY__LIST_FREE) return;
     fy__pool_t *pool = user;
-    fy__node_t *left = fy__node_of(left_span), *right = fy__node_of(right_span);
+    fy__pool_node_t *left = fy__node_of(left_span), *right = fy__node_of(right_span);
     if (left->is_pending) fy__pending_unlink(pool, left, list_id);
     if (right->is_pending) fy__pending_unlink(pool, right, list_id);
     fy__point_t point = word(&right->block.hazard, 0);
@@ -116,7 +117,7 @@ void fy__pending_joined(void *user, uint32_t list_id, fy__span_t *left_span, fy_
         set_point(&left->block.hazard, point);
 }
 
-void fy__pending_add(fy__pool_t *pool, fy__node_t *node, const fy__reuse_t *reuse)
+void fy__pending_add(fy__pool_t *pool, fy__pool_node_t *node, const fy__reuse_t *reuse)
 {
     node->is_pending = false;
     if (reuse->is_done) {
@@ -148,7 +149,7 @@ static uint64_t free_up_to(fy__pool_t *pool, uint32_t list_id, fy__point_t point
     /* the list was reassigned during the poll */
     if (pool->pending[list_id].stream != FY__POINT_STREAM(point)) return 0;
     FY__EVENT(fy__event_blocks_reached(pool->text, point));
-    for (fy__node_t *node = pool->pending[list_id].oldest, *newer; node; node = newer) {
+    for (fy__pool_node_t *node = pool->pending[list_id].oldest, *newer; node; node = newer) {
         newer = node->newer;
         if (word(&node->block.hazard, 0) > point) continue;
         fy__span_t *rest;
@@ -167,8 +168,8 @@ static uint64_t reap_stream(fy__pool_t *pool, uint32_t list_id)
 {
     uint64_t count = 0;
     for (bool try_newest = true; pool->pending[list_id].count; try_newest = false) {
-        const fy__node_t *node = try_newest ? pool->pending[list_id].newest
-                                            : pool->pending[list_id].oldest;
+        const fy__pool_node_t *node = try_newest ? pool->pending[list_id].newest
+                                                 : pool->pending[list_id].oldest;
         fy__point_t point = word(&node->block.hazard, 0);
         pthread_mutex_unlock(&pool->lock);
         bool done = point_done(pool, point);
@@ -180,9 +181,9 @@ static uint64_t reap_stream(fy__pool_t *pool, uint32_t list_id)
 }
 
 /* Takes the blocks off the mixed list, as a list with the oldest first. */
-static fy__node_t *take_mixed(fy__pool_t *pool)
+static fy__pool_node_t *take_mixed(fy__pool_t *pool)
 {
-    fy__node_t *inspected = NULL, *node;
+    fy__pool_node_t *inspected = NULL, *node;
     while ((node = pool->pending[FY__LIST_MIXED].newest)) {
         fy__span_t *rest;
         /* whole: needs no node */
@@ -197,7 +198,7 @@ static fy__node_t *take_mixed(fy__pool_t *pool)
 }
 
 /* For recordings: the result of a poll of a block on several streams. */
-static FY_COLD void put_mixed_events(const fy__pool_t *pool, const fy__node_t *node,
+static FY_COLD void put_mixed_events(const fy__pool_t *pool, const fy__pool_node_t *node,
                                      const fy__reuse_t *reuse)
 {
     for (int i = 0; i < WORD_COUNT && !reuse->is_mixed; i++) {
@@ -210,7 +211,7 @@ static FY_COLD void put_mixed_events(const fy__pool_t *pool, const fy__node_t *n
 /* Polls the blocks of the mixed list and moves each to its new list. */
 static uint64_t reap_mixed(fy__pool_t *pool)
 {
-    fy__node_t *inspected = take_mixed(pool), *node;
+    fy__pool_node_t *inspected = take_mixed(pool), *node;
     uint64_t count = 0;
     while ((node = inspected)) {
         inspected = node->newer;
@@ -241,7 +242,7 @@ void fy__pending_reached(fy__pool_t *pool, fy__point_t point)
     pthread_mutex_lock(&pool->lock);
     const uint32_t list_id = fy__pending_find(pool, FY__POINT_STREAM(point));
     if (list_id != FY__LIST_FREE) (void)free_up_to(pool, list_id, point);
-    for (fy__node_t *node = take_mixed(pool), *next; node; node = next) {
+    for (fy__pool_node_t *node = take_mixed(pool), *next; node; node = next) {
         next = node->newer;
         for (int i = 0; i < WORD_COUNT; i++) {
             _Atomic fy__point_t *held = i ? &node->block.hazard.readers[i - 1]
@@ -283,7 +284,7 @@ uint64_t fy__pending_wait(fy__pool_t *pool)
         pthread_mutex_lock(&pool->lock);
         fy__pending_reap(pool);
         for (int list_id = FY__LIST_STREAMS; list_id < FY__LIST_COUNT && all; list_id++)
-            for (const fy__node_t *node = pool->pending[list_id].oldest; node && all;
+            for (const fy__pool_node_t *node = pool->pending[list_id].oldest; node && all;
                  node = node->newer)
                 all = collect(points, &count, &node->block.hazard);
         pthread_mutex_unlock(&pool->lock);

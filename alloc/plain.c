@@ -192,7 +192,7 @@ void fy_pool_destroy(fy_pool_t *pool)
     if (!pool) return;
     for (const fy__range_t *range = pool->blocks->offsets.ranges; range; range = range->next)
         for (fy__span_t *span = range->first; span;) {
-            fy__node_t *node = fy__node_of(span);
+            fy__pool_node_t *node = fy__node_of(span);
             /* a join keeps the left span: this one may be gone, or joined with its right
              * neighbour */
             span = span->next;
@@ -201,7 +201,7 @@ void fy_pool_destroy(fy_pool_t *pool)
             fy__pool_free_after(&node->block, NULL, 0);
         }
     for (uint32_t list = FY__LIST_STREAMS; list < FY__LIST_COUNT; list++)
-        for (const fy__node_t *node; (node = pool->blocks->pending[list].oldest);)
+        for (const fy__pool_node_t *node; (node = pool->blocks->pending[list].oldest);)
             reach_all(pool, &node->block.hazard);
     fy__pool_destroy(pool->blocks);
     free(pool);
@@ -244,8 +244,8 @@ static fy__block_t *block_out(const char *call, const fy_pool_t *pool, const fy_
 {
     if (!pool || !block || !block->token) return NULL;
     fy__block_t *taken = block->token;
-    const fy__node_t *node =
-        (const fy__node_t *)((const char *)taken - offsetof(fy__node_t, block));
+    const fy__pool_node_t *node =
+        (const fy__pool_node_t *)((const char *)taken - offsetof(fy__pool_node_t, block));
     /* Nodes are kept until the pool is destroyed, so this is safe even if the block was freed. */
     if (node->span.list == FY__SPAN_TAKEN && node->span.offset == block->offset &&
         taken->pool == pool->blocks)

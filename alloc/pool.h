@@ -2,7 +2,7 @@
  * cache.c: the calls of runtime/device/memory.h and the hot path · pending.c: blocks that a device
  * may still use · join.c: their reuse before they are done · fallback.c: the stages after a miss ·
  * grow.c: segments are added and released · verdict.c: the reason of a failure · check.c:
- * invariants · debug.c: poison and guards · plan_watch.c: a pool that a plan watches. */
+ * invariants · debug.c: poison and guards · plan.c: a pool that a plan watches. */
 #ifndef FERRY_ALLOC_POOL_H_
 #define FERRY_ALLOC_POOL_H_
 
@@ -25,22 +25,22 @@ enum { FY__LIST_FREE = 0, FY__LIST_STREAMS = 1, FY__LIST_MIXED = FY__LIST_NO_JOI
 
 /* A span with its block. The block's hazard is valid while the span is taken or pending, the rest
  * while it is taken. */
-typedef struct fy__node {
+typedef struct fy__pool_node {
     fy__span_t span;
     bool is_pending; /* in its list's order; undefined while free */
     fy__block_t block;
     /* the part of block.requested in the pool's figure: the owner may change block.requested */
     uint64_t counted;
-    bool is_broken;                 /* a guard was overwritten and that was logged; debug.c */
-    struct fy__node *older, *newer; /* its list's order, while pending */
-} fy__node_t;
+    bool is_broken;                      /* a guard was overwritten and that was logged; debug.c */
+    struct fy__pool_node *older, *newer; /* its list's order, while pending */
+} fy__pool_node_t;
 
 /* Blocks pending on one stream (or, FY__LIST_MIXED, on several), approximately in the order in
  * which they were freed. On a stream's list the hazard is one point, in `writer`. */
 typedef struct fy__pending {
     uint32_t stream;
     uint64_t count;
-    fy__node_t *oldest, *newest;
+    fy__pool_node_t *oldest, *newest;
 } fy__pending_t;
 
 struct fy__pool {
@@ -155,7 +155,7 @@ static inline void fy__figure_sub(uint64_t *figure, uint64_t n)
     fy__figure_set(figure, *figure - n);
 }
 
-static inline fy__node_t *fy__node_of(fy__span_t *span) { return (fy__node_t *)span; }
+static inline fy__pool_node_t *fy__node_of(fy__span_t *span) { return (fy__pool_node_t *)span; }
 
 /* ---- cache.c; with pool->lock held ---- */
 
@@ -165,11 +165,12 @@ bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes);
 /* The current figures; walks. */
 fy_memory_stats_t fy__pool_figures(const fy__pool_t *pool);
 /* Makes a detached node the block of the request. */
-fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy__node_t *node);
+fy__pool_node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request,
+                                   fy__pool_node_t *node);
 /* Detaches and makes a block from a span on a list. NULL: no node (request->no_nodes is set). */
-fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *span);
+fy__pool_node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *span);
 /* Best fit among spans that are free or pending only on the requesting stream. NULL: none. */
-fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request);
+fy__pool_node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request);
 
 /* ---- pending.c ---- */
 
@@ -192,15 +193,16 @@ void fy__pending_reached(fy__pool_t *pool, fy__point_t point);
 /* With pool->lock held: */
 
 /* Puts a taken node on its list and joins it with adjacent nodes there. Needs no memory. */
-void fy__pending_add(fy__pool_t *pool, fy__node_t *node, const fy__reuse_t *reuse);
+void fy__pending_add(fy__pool_t *pool, fy__pool_node_t *node, const fy__reuse_t *reuse);
 /* The list of blocks pending only on `stream`; FY__LIST_FREE if there are none. */
 uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream);
 /* Adds to or removes from a list's order and the figures, with the node's current size. newer NULL:
  * `node` is the newest. */
-void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t list);
-void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t list);
+void fy__pending_link(fy__pool_t *pool, fy__pool_node_t *node, fy__pool_node_t *newer,
+                      uint32_t list);
+void fy__pending_unlink(fy__pool_t *pool, fy__pool_node_t *node, uint32_t list);
 /* For tests of the waits (runtime/thread/wait_site.h): its last use counts as over. */
-void fy__pending_forget(fy__node_t *node);
+void fy__pending_forget(fy__pool_node_t *node);
 /* The offset allocator's `joined`; user is the pool. */
 void fy__pending_joined(void *user, uint32_t list, fy__span_t *left_span, fy__span_t *right_span);
 
@@ -214,15 +216,16 @@ uint64_t fy__pending_wait(fy__pool_t *pool);
 /* ---- join.c; with pool->lock held ---- */
 
 /* The best fitting block that is pending on any stream. */
-fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request);
+fy__pool_node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request);
 /* Adjacent spans that together serve the request: free or pending on the requesting stream, or,
  * with any_stream, on any stream. */
-fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream);
+fy__pool_node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream);
 
 /* ---- fallback.c ---- */
 
 /* Serves a request after cut_ready failed; no lock held. */
-fy_status_t fy__pool_fall_back(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node);
+fy_status_t fy__pool_fall_back(fy__pool_t *pool, fy__request_t *request,
+                               fy__pool_node_t **out_node);
 /* ---- grow.c; source_lock held, lock not ---- */
 
 /* The result of a growth: served · the limit, the source, a guard or growth=off prevents it · no
@@ -240,11 +243,11 @@ typedef enum fy__growth {
 /* Requests a segment from the source and cuts the request from it; `stage` is then counted.
  * *out_status is the source's status, if it was called. */
 fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *stage,
-                           fy__node_t **out_node, fy_status_t *out_status);
+                           fy__pool_node_t **out_node, fy_status_t *out_status);
 /* fy__pool_grow's first attempt if the source can resize: extends a segment until its free end
  * serves the request; NULL: by nbytes. */
 fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes,
-                             uint64_t *stage, fy__node_t **out_node, fy_status_t *out_status);
+                             uint64_t *stage, fy__pool_node_t **out_node, fy_status_t *out_status);
 /* Releases the free end of such a segment, but keeps keep_nbytes reserved. The lock is held, and
  * released meanwhile. Returns bytes. */
 uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nbytes);
@@ -253,7 +256,7 @@ fy__growth_t fy__pool_growth(fy__pool_t *pool, fy_status_t status);
 /* Releases whole free segments until at most keep_nbytes stay reserved. Returns bytes. */
 uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes);
 
-/* ---- plan_watch.c; with pool->lock held and pool->plan set ---- */
+/* ---- plan.c; with pool->lock held and pool->plan set ---- */
 
 /* A block was allocated or has just been freed. */
 void fy__plan_block(fy__pool_t *pool, const fy__block_t *block, bool is_alloc);

@@ -31,7 +31,7 @@ static inline uint64_t live_of(const fy__span_t *span)
 }
 static inline bool is_fixed(const fy__span_t *span)
 {
-    return span->list == FY__SPAN_TAKEN && ((const fy__node_t *)span)->block.is_fixed;
+    return span->list == FY__SPAN_TAKEN && ((const fy__pool_node_t *)span)->block.is_fixed;
 }
 
 /* Least live bytes in a run of adjacent spans of at least nbytes: runs grow to the right and shrink

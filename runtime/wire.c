@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <ferry/graph.h>
+#include <ferry/prefetch.h>
 #include <ferry/tape.h>
 
 #include "alloc/host_segments.h"
@@ -37,7 +38,6 @@
 #include "runtime/thread/guard.h"
 #include "transfer/download.h"
 #include "transfer/live.h"
-#include "transfer/prefetch.h"
 #include "transfer/queue.h"
 #include "transfer/ring.h"
 

@@ -1,5 +1,5 @@
 /* A snapshot: the blocks of a device's memory at one moment, as plain data. Taken under the pools'
- * locks (snapshot_take.c), written as JSON (snapshot_json.c, docs/internals/snapshot.md) or drawn
+ * locks (snapshot_device.c), written as JSON (snapshot_json.c, docs/internals/snapshot.md) or drawn
  * (snapshot_svg.c). The `ferry` command reads the JSON into the same structs. It compiles
  * snapshot_{svg,map,sums}.c as well, so these need only the public headers.
  * Not here: pools (pool.h), the file (snapshot_device.c). */

@@ -1,8 +1,8 @@
 /* Takes a snapshot of a device: its pool, the page-locked memory that serves it, its graphs'
- * memory. All their locks are held during the copy, in the order of the fork handlers
- * (runtime/wire.c). Slow work (allocation, texts, sorting) is done before or after. Then
- * fy_memory_snapshot writes it to a file. Not here: the copy of a pool (snapshot_take.c), the
- * formats (snapshot_json.c, snapshot_svg.c). */
+ * memory. In three steps: count, allocate, copy. All their locks are held while it counts and
+ * copies, so that the snapshot is of one moment. Slow work (allocation, texts, sorting) is done
+ * before or after. Then fy_memory_snapshot writes it to a file. Not here: the formats
+ * (snapshot_json.c, snapshot_svg.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,13 +11,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "alloc/report/snapshot_take.h"
+#include "alloc/pool.h"
+#include "alloc/report/snapshot.h"
 #include "runtime/base/c_locale.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/replace.h"
 #include "runtime/device/device.h"
 #include "runtime/device/pin.h"
 #include "runtime/record/private.h"
+
+typedef struct taking {
+    fy__snapshot_t *to;
+    size_t room_pools, room_segments, room_blocks; /* allocated */
+    size_t npools, nsegments, nblocks;             /* needed */
+    /* of to->blocks: scope nodes of the pool's blocks */
+    const void **scopes;
+} taking_t;
 
 void fy__snapshot_free(fy__snapshot_t *snapshot)
 {
@@ -32,44 +41,167 @@ void fy__snapshot_free(fy__snapshot_t *snapshot)
     snapshot->npools = snapshot->nsegments = snapshot->nblocks = 0;
 }
 
+/* ---- the pools ---- */
+
+/* The pool is locked. NULL is ignored. */
+static void count_pool(taking_t *taking, const fy__pool_t *pool)
+{
+    if (!pool) return;
+    taking->npools++;
+    taking->nsegments += pool->offsets.range_count;
+    taking->nblocks += pool->offsets.span_count;
+}
+
+/* Whether the allocated memory suffices for the counted blocks. */
+static bool fits_all(const taking_t *taking)
+{
+    return taking->npools <= taking->room_pools && taking->nsegments <= taking->room_segments &&
+           taking->nblocks <= taking->room_blocks;
+}
+
+/* The pools are not locked. Allocates memory for the counted blocks and some more, drops the copy;
+ * false: no memory. */
+static bool make_room(taking_t *taking)
+{
+    fy__snapshot_t *to = taking->to;
+    fy__snapshot_free(to);
+    free(taking->scopes);
+    taking->room_pools = taking->npools + 4;
+    taking->room_segments = taking->nsegments + taking->nsegments / 8 + 64;
+    taking->room_blocks = taking->nblocks + taking->nblocks / 8 + 256;
+    to->pools = calloc(taking->room_pools, sizeof *to->pools);
+    to->segments = calloc(taking->room_segments, sizeof *to->segments);
+    to->blocks = calloc(taking->room_blocks, sizeof *to->blocks);
+    taking->scopes = calloc(taking->room_blocks, sizeof *taking->scopes);
+    return to->pools && to->segments && to->blocks && taking->scopes;
+}
+
+static void copy_streams(const fy__hazard_t *hazard, fy__snapshot_block_t *block)
+{
+    _Static_assert(FY__SNAPSHOT_STREAMS >= 1 + FY__READER_COUNT,
+                   "a block may be pending on as many streams as a hazard has words");
+    for (int i = 0; i < 1 + FY__READER_COUNT; i++) {
+        const fy__point_t point = atomic_load_explicit(
+            i ? &hazard->readers[i - 1] : &hazard->writer, memory_order_relaxed);
+        const uint16_t stream = (uint16_t)FY__POINT_STREAM(point);
+        int k = 0;
+        while (k < block->nstreams && block->streams[k] != stream) k++;
+        if (stream && k == block->nstreams) block->streams[block->nstreams++] = stream;
+    }
+}
+
+/* The owner frees the block under the pool's lock before it releases the object of `users`. */
+static bool is_thread_cached(const fy__block_t *block)
+{
+    const _Atomic uint32_t *users = atomic_load_explicit(&block->users, memory_order_acquire);
+    return users && atomic_load_explicit(users, memory_order_relaxed) == 0;
+}
+
+/* A taken span has an id, unless it is off its list while its last use is polled: then it is
+ * pending. */
+static void copy_block(fy__snapshot_pool_t *pool, const fy__pool_node_t *node,
+                       fy__snapshot_block_t *block, const void **scope)
+{
+    *block = (fy__snapshot_block_t){ .offset = node->span.offset - node->span.range->offset,
+                                     .nbytes = node->span.size.nbytes };
+    block->category = FY__SNAPSHOT_NO_CATEGORY;
+    *scope = NULL;
+    if (node->span.list == FY__LIST_FREE) {
+        block->state = FY__SNAPSHOT_FREE;
+    } else if (node->span.list != FY__SPAN_TAKEN || !node->block.id) {
+        block->state = FY__SNAPSHOT_PENDING;
+        copy_streams(&node->block.hazard, block);
+    } else if (is_thread_cached(&node->block)) {
+        block->state = FY__SNAPSHOT_THREAD_CACHED;
+        pool->stats.live -= block->nbytes;
+        pool->stats.requested -= node->counted;
+        pool->stats.cached += block->nbytes;
+        pool->stats.by_category[node->block.tag.category] -= block->nbytes;
+    } else {
+        block->state = FY__SNAPSHOT_LIVE;
+        block->requested = node->counted;
+        block->id = node->block.id;
+        block->category = (uint8_t)node->block.tag.category;
+        *scope = node->block.tag.scope;
+    }
+}
+
+static void copy_figures(fy__snapshot_pool_t *to, const fy__pool_t *pool)
+{
+    to->stats = fy__pool_figures(pool);
+    to->alloc_stats = pool->stats;
+    to->alloc_stats.struct_size = sizeof to->alloc_stats;
+}
+
+/* The pool is locked, and the blocks fit. NULL is ignored. */
+static void copy_pool(taking_t *taking, const fy__pool_t *pool, fy__snapshot_kind_t kind)
+{
+    fy__snapshot_t *to = taking->to;
+    if (!pool) return;
+    fy__snapshot_pool_t *copy = &to->pools[to->npools++];
+    *copy = (fy__snapshot_pool_t){ .kind = kind, .first_segment = to->nsegments };
+    memcpy(copy->name, pool->name, sizeof pool->name);
+    copy_figures(copy, pool);
+    for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) {
+        fy__snapshot_segment_t *segment = &to->segments[to->nsegments++];
+        copy->nsegments++;
+        *segment = (fy__snapshot_segment_t){ range->offset, range->nbytes, to->nblocks, 0 };
+        for (const fy__span_t *span = range->first; span;
+             span = span->next, to->nblocks++, segment->nblocks++)
+            copy_block(copy, (const fy__pool_node_t *)span, &to->blocks[to->nblocks],
+                       &taking->scopes[to->nblocks]);
+    }
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const fy__snapshot_segment_t *left = a, *right = b;
+    return left->address < right->address ? -1 : left->address > right->address;
+}
+
+/* Sorts segments by address. */
+static void sort_segments(taking_t *taking)
+{
+    for (size_t i = 0; i < taking->to->npools; i++)
+        qsort(taking->to->segments + taking->to->pools[i].first_segment,
+              taking->to->pools[i].nsegments, sizeof *taking->to->segments, by_address);
+}
+
 /* ---- under the locks ---- */
 
+/* Several are locked in the order of the fork handlers (runtime/wire.c). NULL is ignored. */
 static void lock_one(void *user, fy__pool_t *pool)
 {
     (void)user;
-    fy__pool_hold(pool);
+    if (pool) pthread_mutex_lock(&pool->lock);
 }
 static void unlock_one(void *user, fy__pool_t *pool)
 {
     (void)user;
-    fy__pool_let_go(pool);
+    if (pool) pthread_mutex_unlock(&pool->lock);
 }
-static void count(void *user, fy__pool_t *pool) { fy__taking_count(user, pool); }
-static void copy_graph(void *user, fy__pool_t *pool)
-{
-    fy__taking_copy(user, pool, FY__SNAPSHOT_GRAPH);
-}
+static void count(void *user, fy__pool_t *pool) { count_pool(user, pool); }
+static void copy_graph(void *user, fy__pool_t *pool) { copy_pool(user, pool, FY__SNAPSHOT_GRAPH); }
 
 /* false: `taking` was too small, and now has the needed sizes. */
-static bool try_copy(const fy_device_t *device, fy__taking_t *taking)
+static bool try_copy(const fy_device_t *device, taking_t *taking)
 {
     taking->npools = taking->nsegments = taking->nblocks = 0;
     fy__private_walk_begin();
     fy__private_each(device, lock_one, NULL);
-    fy__pool_hold(device->pool);
-    fy__pool_hold(device->pinned);
-    fy__taking_count(taking, device->pool);
-    fy__taking_count(taking, device->pinned);
+    lock_one(NULL, device->pool);
+    lock_one(NULL, device->pinned);
+    count_pool(taking, device->pool);
+    count_pool(taking, device->pinned);
     fy__private_each(device, count, taking);
-    const bool fits = fy__taking_fits(taking);
+    const bool fits = fits_all(taking);
     if (fits) {
-        fy__taking_copy(taking, device->pool,
-                        device->is_host ? FY__SNAPSHOT_HOST : FY__SNAPSHOT_DEVICE);
-        fy__taking_copy(taking, device->pinned, FY__SNAPSHOT_PINNED);
+        copy_pool(taking, device->pool, device->is_host ? FY__SNAPSHOT_HOST : FY__SNAPSHOT_DEVICE);
+        copy_pool(taking, device->pinned, FY__SNAPSHOT_PINNED);
         fy__private_each(device, copy_graph, taking);
     }
-    fy__pool_let_go(device->pinned);
-    fy__pool_let_go(device->pool);
+    unlock_one(NULL, device->pinned);
+    unlock_one(NULL, device->pool);
     fy__private_each(device, unlock_one, NULL);
     fy__private_walk_end();
     return fits;
@@ -90,7 +222,7 @@ static int by_node(const void *a, const void *b)
 }
 
 /* Each node once, sorted. */
-static size_t collect_nodes(const fy__taking_t *taking, scope_name_t *names)
+static size_t collect_nodes(const taking_t *taking, scope_name_t *names)
 {
     size_t n = 0, unique = 0;
     for (size_t i = 0; i < taking->to->nblocks; i++)
@@ -104,7 +236,7 @@ static size_t collect_nodes(const fy__taking_t *taking, scope_name_t *names)
 }
 
 /* Nodes are never freed, so their paths can be read after the locks are released. */
-static bool name_scopes(const fy__taking_t *taking)
+static bool name_scopes(const taking_t *taking)
 {
     char path[FY__SNAPSHOT_PATH];
     fy__snapshot_t *to = taking->to;
@@ -133,7 +265,7 @@ static bool name_scopes(const fy__taking_t *taking)
 
 fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_snapshot)
 {
-    fy__taking_t taking = { .to = out_snapshot };
+    taking_t taking = { .to = out_snapshot };
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     struct timespec now;
     bool ok = true;
@@ -142,13 +274,13 @@ fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_sna
     memcpy(out_snapshot->model, device->info.model, sizeof device->info.model);
     fy__pool_query(device->pool, &stats); /* frees pending blocks that are done by now */
     if (device->pinned) fy__pool_query(device->pinned, &stats);
-    do ok = fy__taking_make_room(&taking);
+    do ok = make_room(&taking);
     while (ok && !try_copy(device, &taking));
     clock_gettime(CLOCK_REALTIME, &now);
     out_snapshot->unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     ok = ok && name_scopes(&taking);
     if (ok) {
-        fy__taking_sort(&taking);
+        sort_segments(&taking);
         if (device->pinned)
             out_snapshot->pools[1].in_place =
                 fy__pin_add_outside(device, &out_snapshot->pools[1].stats);

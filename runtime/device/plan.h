@@ -1,5 +1,5 @@
 /* The calls that a plan (fy_plan_step) needs from runtime/ and transfer/. alloc/ implements them.
- * Not here: plans (alloc/plan.h). */
+ * Not here: plans (alloc/plan.c). */
 #ifndef FERRY_RUNTIME_PLAN_H_
 #define FERRY_RUNTIME_PLAN_H_
 
