@@ -5,7 +5,6 @@
  * A released segment stays mapped for reuse: its pages exist, and faulting small ones again costs
  * 0.5 s/GiB and more.
  * Not here: blocks (cache.c), page-locking (a backend's). */
-#include "alloc/host_segments.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

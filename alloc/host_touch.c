@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#include "alloc/host_segments.h"
 #include "runtime/base/posix.h"
 #include "runtime/device/memory.h"
 

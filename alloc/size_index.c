@@ -1,10 +1,10 @@
-/* Size index: bins, tries and rings. See size_index.h for the scheme.
+/* Size index: bins, tries and rings. See offset.h for the scheme.
  * Invariants:
  * 1. A node's size agrees with its path in every bit above its depth.
  * 2. A subtree's smallest size is on its leftmost path (follow child 0, else child 1) and its
  *    largest on its rightmost.
  * 3. One node of each size is in the trie, the others in its ring. */
-#include "alloc/size_index.h"
+#include "alloc/offset.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include <ferry/prefetch.h>
 #include <ferry/tape.h>
 
-#include "alloc/host_segments.h"
 #include "backends/builtin.h"
 #include "backends/kernels/conv_tune.h"
 #include "backends/kernels/threads.h"

@@ -3,7 +3,7 @@
  * one on which no caller waits (BORROW uploads, downloads) becomes a job in this queue. When the
  * window has room, the job with the highest priority is submitted, and of those the oldest. The
  * bytes of queued jobs are bounded as well.
- * Jobs have numbers on a separate timeline (runtime/order/timeline.h), so hazards and tickets can
+ * Jobs have numbers on a separate timeline (runtime/order/stream.h), so hazards and tickets can
  * name them before they are submitted.
  * Not here: copies through the ring, which its slots bound (ring.c). Why:
  * docs/decisions/0017-jobs-on-a-virtual-timeline.md. */

@@ -1,5 +1,5 @@
 /* A queue's interface to runtime/: jobs are points on a separate timeline
- * (runtime/order/timeline.h) that can be looked up, submitted and cancelled. Not here: the order of
+ * (runtime/order/stream.h) that can be looked up, submitted and cancelled. Not here: the order of
  * jobs (queue.c), the submission of one (job.c). */
 #include <string.h>
 

@@ -5,6 +5,7 @@
 #ifndef FERRY_RUNTIME_MEMORY_H_
 #define FERRY_RUNTIME_MEMORY_H_
 
+#include <pthread.h>
 #include <ferry/memory.h>
 
 #include "runtime/order/hazard.h"
@@ -189,5 +190,13 @@ void fy__host_segment_free(void *address, uint64_t nbytes);
 /* The bytes of warm segments; trim unmaps segments until at most keep_nbytes are left. */
 uint64_t fy__host_segments_warm(void);
 void fy__host_segments_trim(uint64_t keep_nbytes);
+/* "jemalloc" if it is linked into the program and returned an arena, else "mmap"; with
+ * $FERRY_HOST_ALLOCATOR=mmap always "mmap". Static. */
+const char *fy__host_allocator_name(void);
+/* Whether it is one of the values of FERRY_HOST_ALLOCATOR. */
+bool fy__host_allocator_is_good(const char *wanted);
+/* Of the list of kept segments; held over a fork, so that the child finds it consistent. */
+extern pthread_mutex_t fy__host_segments_lock;
+void fy__host_segments_fork_child(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* gzip by zlib at its fastest level: the writer's thread must keep up with all others, and lines
  * repeat so much that more effort gains little. */
-#include "runtime/record/event_sink.h"
+#include "runtime/record/event_write.h"
 
 #include <errno.h>
 #include <stdint.h>

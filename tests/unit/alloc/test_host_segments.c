@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 
-#include "alloc/host_segments.h"
 #include "runtime/device/memory.h"
 #include "tests/support/harness.h"
 

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "alloc/host_segments.h"
 #include "runtime/device/memory.h"
 #include "tests/support/harness.h"
 
