@@ -21,17 +21,20 @@ static void widen(char *scope, const char *path)
     scope[ends ? same : part] = 0;
 }
 
+/* Equal texts of a program are one pointer. */
 finding_t *advice_at(advice_t *advice, uint32_t event)
 {
     const program_t *p = advice->facts->program;
     const program_event_t *e = &p->events[event];
-    const char *scope = e->scope == PROGRAM_NONE ? "" : p->scopes[e->scope].path;
-    for (size_t i = advice->first; i < advice->nfindings; i++) {
-        finding_t *finding = &advice->findings[i];
-        if (finding->site != e->site || (!*e->site && strcmp(finding->scope, scope) != 0)) continue;
+    const char *scope = p->scopes[e->scope == PROGRAM_NONE ? 0 : e->scope].path;
+    const uint64_t place = (uint64_t)(uintptr_t)(*e->site ? e->site : scope) << 1;
+    uint32_t *index = number_table_at(&advice->places, place | !*e->site);
+    if (*index != NUMBER_TABLE_NONE) {
+        finding_t *finding = &advice->findings[*index];
         widen(finding->scope, scope);
         return finding;
     }
+    *index = (uint32_t)advice->nfindings;
     advice->findings = tool_grow(advice->findings, advice->nfindings, sizeof *advice->findings);
     finding_t *finding = &advice->findings[advice->nfindings++];
     *finding = (finding_t){ .rule = advice->rule, .site = e->site, .confidence = CONFIDENCE_HIGH };
@@ -172,51 +175,52 @@ static uint64_t idle_of(const facts_t *facts, const finding_t *finding, size_t c
                        (is_queue_saved(change) ? facts->queue_ns[finding->costs[cost]] : 0);
 }
 
-/* What is saved of `left`: transfers of the engine of `event`, up to `event`, that ended after
- * `since`. */
+/* Takes `left` from transfers of the engine of `event` that ended after `since`: from the last of
+ * the `count` saves, which are not behind `event`. */
 static void save_before(const advice_t *advice, uint32_t event, uint64_t since, uint64_t left,
-                        const uint64_t *most, uint64_t *saves)
+                        advice_save_t *saves, size_t count)
 {
     const facts_t *facts = advice->facts;
-    for (uint32_t i = event + 1, n = 0; left && i-- > 0 && n < QUEUE_LINES_MOST; n++) {
-        if (!most[i] || saves[i] || facts->end[i] <= since ||
-            facts_event(facts, i)->device != facts_event(facts, event)->device ||
-            facts_engine(facts, i) != facts_engine(facts, event))
+    for (size_t k = count; left && k-- > 0 && event - saves[k].event < QUEUE_LINES_MOST;) {
+        advice_save_t *save = &saves[k];
+        if (save->ns || facts->end[save->event] <= since ||
+            facts_event(facts, save->event)->device != facts_event(facts, event)->device ||
+            facts_engine(facts, save->event) != facts_engine(facts, event))
             continue;
-        saves[i] = smaller(left, most[i]);
-        left -= saves[i];
+        save->ns = smaller(left, save->most_ns);
+        left -= save->ns;
     }
 }
 
-void advice_save_queue(const advice_t *advice, const uint64_t *most, uint64_t *saves)
+void advice_save_queue(const advice_t *advice, advice_save_t *saves, size_t count)
 {
     const facts_t *facts = advice->facts;
-    for (uint32_t i = 0; i < facts->program->nevents; i++) {
-        const uint64_t left = facts->queue_ns[i];
-        if (left && facts_is_request(facts, i))
-            save_before(advice, i, facts->start[i] - smaller(facts->start[i], left), left, most,
-                        saves);
+    for (size_t k = 0; k < count; k++) {
+        const uint64_t next = k + 1 < count ? saves[k + 1].event : facts->program->nevents,
+                       end = smaller(next, (uint64_t)saves[k].event + QUEUE_LINES_MOST);
+        for (uint32_t i = saves[k].event; i < end; i++) {
+            const uint64_t left = facts->queue_ns[i];
+            if (left && facts_is_request(facts, i))
+                save_before(advice, i, facts->start[i] - smaller(facts->start[i], left), left,
+                            saves, k + 1);
+        }
     }
-}
-
-uint32_t advice_last_copy(const facts_t *facts)
-{
-    const uint32_t last = facts->nby_end ? facts->by_end[facts->nby_end - 1] : PROGRAM_NONE;
-    return last != PROGRAM_NONE && facts_event(facts, last)->kind == PROGRAM_TRANSFER
-               ? last
-               : PROGRAM_NONE;
 }
 
 /* Copies behind the last op, up to the copy with which the run ends. */
-static void save_tail(const advice_t *advice, const uint64_t *most, uint64_t *saves)
+static void save_tail(const advice_t *advice, advice_save_t *saves, size_t count)
 {
-    const facts_t *facts = advice->facts;
-    const uint32_t last = advice_last_copy(facts);
-    size_t i = facts->nby_end;
-    while (i > 0 && facts_event(facts, facts->by_end[i - 1])->kind != PROGRAM_OP) i--;
-    if (last == PROGRAM_NONE || !i) return;
-    const uint64_t since = facts->end[facts->by_end[i - 1]];
-    save_before(advice, last, since, facts->end[last] - since, most, saves);
+    const uint32_t last = advice->last_copy;
+    const uint64_t since = advice->last_op_ns;
+    if (last == PROGRAM_NONE || !since) return;
+    while (count > 0 && saves[count - 1].event > last) count--;
+    save_before(advice, last, since, advice->facts->end[last] - since, saves, count);
+}
+
+static int compare_saves(const void *a, const void *b)
+{
+    const advice_save_t *x = a, *y = b;
+    return (x->event > y->event) - (x->event < y->event);
 }
 
 /* Transfers that are removed no longer hold up those behind them in their engine's queue, nor the
@@ -224,39 +228,57 @@ static void save_tail(const advice_t *advice, const uint64_t *most, uint64_t *sa
 static uint64_t queue_saving(const advice_t *advice, const finding_t *finding)
 {
     const facts_t *facts = advice->facts;
-    const size_t n = facts->program->nevents;
-    uint64_t *most = tool_alloc((n + 1) * sizeof *most),
-             *saves = tool_alloc((n + 1) * sizeof *saves);
+    advice_save_t *saves = tool_alloc((finding->nevents + 1) * sizeof *saves);
+    size_t count = 0;
     uint64_t sum = 0;
-    memset(most, 0, n * sizeof *most);
-    memset(saves, 0, n * sizeof *saves);
     for (size_t i = 0; i < finding->nevents; i++) {
         const uint32_t event = finding->events[i];
         const uint64_t counted = facts->idle_ns[event] + facts->queue_ns[event],
                        took = facts_device_ns(facts, event);
         if (facts_event(facts, event)->kind == PROGRAM_TRANSFER && took > counted)
-            most[event] = took - counted;
+            saves[count++] = (advice_save_t){ event, took - counted, 0 };
     }
-    advice_save_queue(advice, most, saves);
-    save_tail(advice, most, saves);
-    for (size_t i = 0; i < finding->nevents; i++) sum += saves[finding->events[i]];
-    free(most);
+    qsort(saves, count, sizeof *saves, compare_saves);
+    advice_save_queue(advice, saves, count);
+    save_tail(advice, saves, count);
+    for (size_t k = 0; k < count; k++) sum += saves[k].ns;
     free(saves);
     return sum;
+}
+
+/* Sets last_copy and last_op_ns, and held_ns. */
+static void find_ends(advice_t *advice)
+{
+    const facts_t *facts = advice->facts;
+    const size_t n = facts->program->nevents;
+    size_t at = facts->nby_end;
+    const uint32_t last = at ? facts->by_end[at - 1] : PROGRAM_NONE;
+    const bool is_copy = last != PROGRAM_NONE && facts_event(facts, last)->kind == PROGRAM_TRANSFER;
+    advice->last_copy = is_copy ? last : PROGRAM_NONE;
+    while (at > 0 && facts_event(facts, facts->by_end[at - 1])->kind != PROGRAM_OP) at--;
+    advice->last_op_ns = at ? facts->end[facts->by_end[at - 1]] : 0;
+    for (unsigned k = 0; k < 2; k++) {
+        uint64_t *held = advice->held_ns[k] = tool_alloc((n + 1) * sizeof *held);
+        for (uint32_t i = (uint32_t)n; i-- > 0;) {
+            const bool holds = facts_event(facts, i)->kind == PROGRAM_TRANSFER &&
+                               facts_engine(facts, i) == FACTS_UPLOAD + k;
+            const uint64_t ns = holds ? facts->idle_ns[i] + facts->queue_ns[i] : 0;
+            held[i] = held[i + 1] + smaller(ns, UINT64_MAX - held[i + 1]);
+        }
+    }
 }
 
 /* A link that is busy for four fifths of the time sets the pace: without some of its copies, all
  * others come earlier. What remains is the time of the ops, and idle time with other causes or from
  * before the first of those copies. */
-static uint64_t pace_saving(const facts_t *facts, const finding_t *finding, facts_engine_t engine)
+static uint64_t pace_saving(const advice_t *advice, const finding_t *finding, facts_engine_t engine)
 {
+    const facts_t *facts = advice->facts;
     const uint64_t all = facts->end_ns - facts->begin_ns,
                    gone = facts->busy_ns[engine] - rest_of(facts, finding, engine);
     uint64_t rest = facts->busy_ns[FACTS_COMPUTE] + facts->idle_total_ns;
     if (!gone || facts->busy_ns[engine] < all / 5 * 4) return 0;
-    for (uint32_t i = finding->events[0]; i < facts->program->nevents; i++)
-        if (facts_event(facts, i)->kind == PROGRAM_TRANSFER && facts_engine(facts, i) == engine)
-            rest -= smaller(rest, facts->idle_ns[i] + facts->queue_ns[i]);
+    rest -= smaller(rest, advice->held_ns[engine - FACTS_UPLOAD][finding->events[0]]);
     return rest < all ? smaller(gone, all - rest) : 0;
 }
 
@@ -269,7 +291,7 @@ static void compute_saving(const advice_t *advice, finding_t *finding)
     if (change == CHANGE_DROP) finding->idle_ns += queue_saving(advice, finding);
     uint64_t saving = finding->idle_ns;
     for (int engine = FACTS_UPLOAD; change == CHANGE_DROP && engine <= FACTS_DOWNLOAD; engine++)
-        saving = larger(saving, pace_saving(facts, finding, (facts_engine_t)engine));
+        saving = larger(saving, pace_saving(advice, finding, (facts_engine_t)engine));
     if (change == CHANGE_PIN && !finding->rest_ns) finding->rest_ns = lead_of(facts, finding);
     if (change == CHANGE_BATCH) finding->rest_ns = packed_ns(advice, finding);
     if (change == CHANGE_UPLOAD_EARLIER && finding->nevents) /* the first one has no step before */
@@ -345,6 +367,7 @@ static void close_rule(advice_t *advice)
         drop(finding);
     }
     advice->nfindings = kept;
+    number_table_free(&advice->places);
 }
 
 static int compare(const void *a, const void *b)
@@ -359,7 +382,7 @@ void advice_create(const facts_t *facts, const char *only, advice_t *out_advice)
 {
     const size_t n = facts->program->nevents;
     *out_advice = (advice_t){ .facts = facts, .claimed = tool_alloc(n + 1) };
-    memset(out_advice->claimed, 0, n + 1);
+    find_ends(out_advice);
     if (predict_machines(facts->program, NULL, &out_advice->machines) != FY_STATUS_OK) {
         free(out_advice->machines);
         out_advice->machines = NULL;
@@ -385,5 +408,6 @@ void advice_free(advice_t *advice)
     for (size_t i = 0; i < advice->nfindings; i++) drop(&advice->findings[i]);
     free(advice->findings);
     free(advice->claimed);
+    for (int k = 0; k < 2; k++) free(advice->held_ns[k]);
     free(advice->machines);
 }

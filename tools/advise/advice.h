@@ -43,10 +43,20 @@ typedef struct advice {
     bool *claimed;       /* by event */
     finding_t *findings;
     size_t nfindings, first; /* first: of the rule that runs */
+    number_table_t places;   /* findings of that rule, by the texts that advice_at looks for */
+    uint32_t last_copy;      /* the copy behind all ops with which the run ends, or PROGRAM_NONE */
+    uint64_t last_op_ns;     /* the end of the op before it */
+    uint64_t *held_ns[2];    /* FACTS_UPLOAD + k: idle because of its event i and those behind it */
     const struct rule *rule;
     bool has_together; /* prove.c: what an execution without the waste of all findings saves */
     int64_t together_ns;
 } advice_t;
+
+/* A transfer that could take `most_ns` less, and how much of that shortens the run. */
+typedef struct advice_save {
+    uint32_t event;
+    uint64_t most_ns, ns;
+} advice_save_t;
 
 /* Runs all rules, or the one with that id; sorts findings by their savings. */
 void advice_create(const facts_t *facts, const char *only, advice_t *out_advice);
@@ -64,10 +74,8 @@ void advice_begin_series(finding_t *finding);
 /* How long a copy of this event's bytes takes at the rate of the device's profile; 0: unknown. */
 uint64_t advice_calibrated_ns(const advice_t *advice, uint32_t event, uint64_t nbytes);
 /* Of the time for which the device waited while requests were behind others in an engine's queue:
- * what goes if transfer i takes most[i] less. Adds to saves[i]; those that are not 0 stay. */
-void advice_save_queue(const advice_t *advice, const uint64_t *most, uint64_t *saves);
-/* The run ends with this copy, if it is behind all ops; PROGRAM_NONE: it does not. */
-uint32_t advice_last_copy(const facts_t *facts);
+ * the part saved if these transfers, sorted by their events, take less. Sets `ns` where it is 0. */
+void advice_save_queue(const advice_t *advice, advice_save_t *saves, size_t count);
 /* The event costs time only because of events of the finding. */
 void advice_charge(advice_t *advice, finding_t *finding, uint32_t event);
 /* Has no rule explained it? */

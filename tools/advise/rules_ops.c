@@ -99,15 +99,18 @@ static uint64_t *hash_steps(const advice_t *advice)
     return hashes;
 }
 
-/* The hash that four fifths of the steps have; 0: none. */
+/* The hash that four fifths of the steps have; 0: none. A majority leads at the end (Boyer,
+ * Moore). */
 static uint64_t find_common(const uint64_t *hashes, size_t count)
 {
-    for (size_t first = 0; first <= count / 5; first++) {
-        size_t same = 0;
-        for (size_t i = 0; i < count; i++) same += hashes[i] == hashes[first];
-        if (hashes[first] && same * 5 >= count * 4) return hashes[first];
+    uint64_t common = 0;
+    size_t lead = 0, same = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!lead) common = hashes[i];
+        lead = hashes[i] == common ? lead + 1 : lead - 1;
     }
-    return 0;
+    for (size_t i = 0; i < count; i++) same += hashes[i] == common;
+    return same * 5 >= count * 4 ? common : 0;
 }
 
 void rule_replay(advice_t *advice)

@@ -29,27 +29,26 @@ void rule_slow_copy(advice_t *advice)
 {
     const facts_t *facts = advice->facts;
     const size_t n = facts->program->nevents;
-    const uint32_t last = advice_last_copy(facts);
-    uint64_t *longers = tool_alloc((n + 1) * sizeof *longers),
-             *saves = tool_alloc((n + 1) * sizeof *saves);
+    advice_save_t *saves = tool_alloc((n + 1) * sizeof *saves);
+    size_t count = 0;
     for (uint32_t i = 0; i < n; i++) {
-        longers[i] = longer_ns(advice, i);
-        saves[i] = smaller(longers[i], i == last ? UINT64_MAX : facts->idle_ns[i]);
+        const uint64_t longer = longer_ns(advice, i),
+                       waited = i == advice->last_copy ? UINT64_MAX : facts->idle_ns[i];
+        if (longer) saves[count++] = (advice_save_t){ i, longer, smaller(longer, waited) };
     }
-    advice_save_queue(advice, longers, saves);
-    for (uint32_t i = 0; i < n; i++) {
-        const uint64_t longer = longers[i];
-        if (!longer || !advice_is_free(advice, i)) continue;
+    advice_save_queue(advice, saves, count);
+    for (size_t k = 0; k < count; k++) {
+        const uint32_t i = saves[k].event;
+        if (!advice_is_free(advice, i)) continue;
         finding_t *finding = advice_at(advice, i);
         const double nbytes = (double)facts_event(facts, i)->nbytes,
                      took_ns = (double)facts_device_ns(facts, i);
         advice_add(advice, finding, i);
-        finding->saving_ns += saves[i];
+        finding->saving_ns += saves[k].ns;
         finding->formula = "time of the copies above that at the calibrated rate, as far as the "
                            "device waited";
         snprintf(finding->detail, sizeof finding->detail, "last %.1f of %.1f GB/s",
-                 nbytes / took_ns, nbytes / (took_ns - (double)longer));
+                 nbytes / took_ns, nbytes / (took_ns - (double)saves[k].most_ns));
     }
     free(saves);
-    free(longers);
 }
