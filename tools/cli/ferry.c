@@ -2,6 +2,7 @@
  * docs/cli.md.
  * Next: cmd_info.c (the smallest subcommand), session.c (what they share). */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -161,12 +162,37 @@ static int run(int argc, char **argv)
     return status == STATUS_OK ? failed : status;
 }
 
+/* errno of the last write to standard output that failed. */
+static int lost_errno;
+
+static ssize_t write_output(void *cookie, const char *bytes, size_t nbytes)
+{
+    size_t done = 0;
+    (void)cookie;
+    while (done < nbytes) {
+        const ssize_t n = write(STDOUT_FILENO, bytes + done, nbytes - done);
+        if (n >= 0)
+            done += (size_t)n;
+        else if (errno != EINTR) {
+            lost_errno = errno;
+            break;
+        }
+    }
+    return (ssize_t)done;
+}
+
 /* Output that is lost fails the command, whichever it is. */
 int main(int argc, char **argv)
 {
+    FILE *output = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_output });
+    if (output) {
+        setvbuf(output, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
+        stdout = output;
+    }
     const int status = run(argc, argv);
     const bool is_lost = fflush(stdout) != 0 || ferror(stdout);
     if (!is_lost || status != STATUS_OK) return status;
-    fprintf(stderr, "ferry: IO: cannot write to standard output: %s\n", strerror(errno));
+    fprintf(stderr, "ferry: IO: cannot write to standard output: %s\n",
+            strerror(output ? lost_errno : errno));
     return STATUS_FAILED;
 }

@@ -70,6 +70,11 @@ pids=()
 [ "$(id -u)" -eq 0 ] && chown "$(id -u)" "$work/page"
 prints "process $pid has ended; its last figures:" watch "$work/page" --interval-ms 200
 [ ! -e "$page" ] || fail "the page of a killed process stays"
+# The reason why output is lost is that of the write, not of a later call.
+if [ -c /dev/full ]; then
+    "$ferry" watch "$work/page" --interval-ms 100 >/dev/full 2>"$work/err" && fail "watch >/dev/full succeeds"
+    says err "IO: cannot write to standard output: No space left"
+fi
 refuses 1 "process $pid has ended" watch "$pid"
 
 # A page whose number another process has by now is of an ended one.
