@@ -126,25 +126,9 @@ fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count,
 fy_status_t bench_report(session_t *session, sheet_t *sheet, const effort_t *effort,
                          const bench_bars_t *bars)
 {
-    if (session->out) {
-        fprintf(session->out, "%s on %s (%s), wall clock\n\n", bars->title,
-                fy_device_name(session->device), session->info.model);
-        sheet_print(sheet, session->out);
-    } else {
-        json_text(&session->json, "clock", "wall");
-        sheet_json(sheet, &session->json, "rows");
-    }
+    session_sheet(session, sheet, "rows", "wall", ", wall clock", "%s", bars->title);
     session_statistics(session, effort, BENCH_WARM_UP);
-    double *ns = tool_alloc(3 * bars->count * sizeof *ns), *low = ns + bars->count,
-           *high = low + bars->count;
-    for (size_t i = 0; i < bars->count; i++) {
-        ns[i] = bars->ns[i].median;
-        low[i] = bars->ns[i].low;
-        high[i] = bars->ns[i].high;
-    }
-    const series_t series = {
-        .name = "ns", .count = bars->count, .y = ns, .low = low, .high = high
-    };
+    const series_t series = { .name = "ns", .count = bars->count, .spreads = bars->ns };
     const plot_t plot = { .title = bars->plot_title,
                           .x_label = bars->x_label,
                           .y_label = "ns",
@@ -153,7 +137,6 @@ fy_status_t bench_report(session_t *session, sheet_t *sheet, const effort_t *eff
                           .nseries = 1,
                           .series = &series };
     fy_status_t status = session_files(session, sheet, &plot);
-    free(ns);
     sheet_destroy(sheet);
     return status;
 }

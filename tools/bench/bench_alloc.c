@@ -343,21 +343,18 @@ static fy_status_t report(session_t *session, const effort_t *effort, const work
         json_text(&session->json, "left_out", missing[0] ? missing : NULL);
     }
     session_statistics(session, effort, BENCH_WARM_UP);
-    double x[32], y[MAX_ALLOCATORS][32], low[MAX_ALLOCATORS][32], high[MAX_ALLOCATORS][32];
+    double x[32];
+    spread_t ns[MAX_ALLOCATORS][32];
     series_t series[MAX_ALLOCATORS];
     size_t points = 0;
     for (size_t i = 0; i < count && points < 32; i++) {
         if (loads[i].pattern != SAME || loads[i].threads != 1 || loads[i].live > FEW_LIVE) continue;
         x[points] = (double)loads[i].nbytes;
-        for (size_t a = 0; a < workers->count; a++) {
-            y[a][points] = loads[i].ns[a].median;
-            low[a][points] = loads[i].ns[a].low;
-            high[a][points] = loads[i].ns[a].high;
-        }
+        for (size_t a = 0; a < workers->count; a++) ns[a][points] = loads[i].ns[a];
         points++;
     }
     for (size_t a = 0; a < workers->count; a++)
-        series[a] = (series_t){ workers->allocators[a].name, points, x, y[a], low[a], high[a] };
+        series[a] = (series_t){ workers->allocators[a].name, points, x, .spreads = ns[a] };
     const plot_t plot = { .title = "A block and its return, one thread",
                           .x_label = "bytes",
                           .y_label = "ns",

@@ -77,19 +77,17 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
         ROUNDS_COLUMN,
     };
     const bool by_model = session->info.is_simulated;
-    double x[2][MAX_CASES], y[2][MAX_CASES], low[2][MAX_CASES], high[2][MAX_CASES];
+    double x[2][MAX_CASES];
+    spread_t rates[2][MAX_CASES];
     size_t points[2] = { 0, 0 };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const bench_case_t *c = &cases[i];
         double nbytes = (double)((const transfer_t *)c->context)->nbytes;
         int way = c->run == run_download;
-        const spread_t rate = spread_rate(nbytes, &c->spread);
-        const size_t at = points[way]++;
-        x[way][at] = nbytes;
-        y[way][at] = by_model ? nbytes / c->model_ns : rate.median;
-        low[way][at] = by_model ? NAN : rate.low;
-        high[way][at] = by_model ? NAN : rate.high;
+        const spread_t by_clock = { .median = nbytes / c->model_ns, .low = NAN, .high = NAN };
+        x[way][points[way]] = nbytes;
+        rates[way][points[way]++] = by_model ? by_clock : spread_rate(nbytes, &c->spread);
         sheet_text(sheet, c->op);
         sheet_int(sheet, (int64_t)nbytes);
         sheet_spread(sheet, &c->spread);
@@ -102,17 +100,10 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
         sheet_real(sheet, nbytes / c->peer_spread.median);
         sheet_int(sheet, (int64_t)c->spread.rounds);
     }
-    if (session->out) {
-        fprintf(session->out, "copy on %s (%s), each transfer waited for\n\n",
-                fy_device_name(session->device), session->info.model);
-        sheet_print(sheet, session->out);
-    } else {
-        json_text(&session->json, "clock", "wall");
-        sheet_json(sheet, &session->json, "rows");
-    }
+    session_sheet(session, sheet, "rows", "wall", ", each transfer waited for", "copy");
     session_statistics(session, effort, BENCH_WARM_UP);
-    const series_t series[2] = { { "upload", points[0], x[0], y[0], low[0], high[0] },
-                                 { "download", points[1], x[1], y[1], low[1], high[1] } };
+    const series_t series[2] = { { "upload", points[0], x[0], .spreads = rates[0] },
+                                 { "download", points[1], x[1], .spreads = rates[1] } };
     const plot_t plot = { .title = "Transfers by size",
                           .x_label = "bytes",
                           .y_label = by_model ? "GB/s, model clock" : "GB/s",

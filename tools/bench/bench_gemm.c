@@ -71,27 +71,23 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
         { "model_ns_per_op", NULL, 0 },
         ROUNDS_COLUMN,
     };
-    double x[MAX_SIZES], y[2][MAX_SIZES], low[2][MAX_SIZES], high[2][MAX_SIZES];
+    double x[MAX_SIZES];
+    spread_t rates[2][MAX_SIZES];
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const bench_case_t *c = &cases[i];
         double n = (double)((const product_t *)c->context)->n, flops = 2 * n * n * n;
-        const spread_t rates[] = { spread_rate(flops, &c->spread),
-                                   spread_rate(flops, &c->peer_spread) };
         x[i] = n;
-        for (int way = 0; way < 2; way++) {
-            y[way][i] = rates[way].median;
-            low[way][i] = rates[way].low;
-            high[way][i] = rates[way].high;
-        }
+        rates[0][i] = spread_rate(flops, &c->spread);
+        rates[1][i] = spread_rate(flops, &c->peer_spread);
         sheet_int(sheet, (int64_t)n);
         sheet_spread(sheet, &c->spread);
         sheet_real(sheet, c->spread.worst);
-        sheet_real(sheet, y[0][i]);
+        sheet_real(sheet, rates[0][i].median);
         sheet_text(sheet, c->peer);
         sheet_spread(sheet, &c->peer_spread);
         sheet_real(sheet, c->peer_spread.worst);
-        sheet_real(sheet, y[1][i]);
+        sheet_real(sheet, rates[1][i].median);
         sheet_real(sheet, c->peer_spread.median / c->spread.median);
         sheet_real(sheet, c->spread.median - c->peer_spread.median);
         sheet_real(sheet, c->one_ns);
@@ -100,20 +96,13 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
         sheet_real(sheet, c->model_ns);
         sheet_int(sheet, (int64_t)c->spread.rounds);
     }
-    if (session->out) {
-        fprintf(session->out,
-                "gemm on %s (%s), wall clock; ratio above 1: faster than the peer; choice: time to "
-                "the better of one "
-                "thread and all\n\n",
-                fy_device_name(session->device), session->info.model);
-        sheet_print(sheet, session->out);
-    } else {
-        json_text(&session->json, "clock", "wall");
-        sheet_json(sheet, &session->json, "rows");
-    }
+    session_sheet(session, sheet, "rows", "wall",
+                  ", wall clock; ratio above 1: faster than the peer; choice: time to the better "
+                  "of one thread and all",
+                  "gemm");
     session_statistics(session, effort, BENCH_WARM_UP);
-    const series_t series[2] = { { "dispatcher", count, x, y[0], low[0], high[0] },
-                                 { "dnnl_sgemm", count, x, y[1], low[1], high[1] } };
+    const series_t series[2] = { { "dispatcher", count, x, .spreads = rates[0] },
+                                 { "dnnl_sgemm", count, x, .spreads = rates[1] } };
     const plot_t plot = { .title = "Square f32 matrix products",
                           .x_label = "rows and columns",
                           .y_label = "GFLOP/s",

@@ -47,10 +47,16 @@ static void set_text(FILE *file, const char *what, const char *text)
     fputs(strcmp(what, "output") == 0 ? "\n" : " noenhanced\n", file);
 }
 
+static double value_of(const series_t *series, size_t i)
+{
+    return series->spreads ? series->spreads[i].median : series->y[i];
+}
+
 /* A logarithmic axis shows only values above zero. */
 static bool can_draw(const plot_t *plot, const series_t *series, size_t i)
 {
-    if (!isfinite(series->y[i]) || (plot->log_y && series->y[i] <= 0)) return false;
+    const double y = value_of(series, i);
+    if (!isfinite(y) || (plot->log_y && y <= 0)) return false;
     return plot->bars || (isfinite(series->x[i]) && !(plot->log_x && series->x[i] <= 0));
 }
 
@@ -61,9 +67,9 @@ static bool has_points(const plot_t *plot, size_t s)
     return false;
 }
 
-static double end_or(const double *ends, size_t i, double otherwise)
+static double end_or(double end, double otherwise)
 {
-    return ends && isfinite(ends[i]) && ends[i] > 0 ? ends[i] : otherwise;
+    return isfinite(end) && end > 0 ? end : otherwise;
 }
 
 /* A line a point: x, y and the ends of its error bar, which without an interval has no length. */
@@ -74,9 +80,10 @@ static void write_data(FILE *file, const plot_t *plot)
         fprintf(file, "$data%zu << FERRY_END\n", s);
         for (size_t i = 0; i < series->count; i++) {
             if (!can_draw(plot, series, i)) continue;
-            const double y = series->y[i];
+            const spread_t *spread = series->spreads ? &series->spreads[i] : NULL;
+            const double y = value_of(series, i);
             fprintf(file, "%.9g %.9g %.9g %.9g", plot->bars ? (double)i : series->x[i], y,
-                    end_or(series->low, i, y), end_or(series->high, i, y));
+                    end_or(spread ? spread->low : y, y), end_or(spread ? spread->high : y, y));
             if (plot->bars) fprintf(file, " \"%s\"", plot->bars[i]);
             fputc('\n', file);
         }
@@ -89,8 +96,8 @@ static void write_data(FILE *file, const plot_t *plot)
 
 static bool has_bars(const series_t *series)
 {
-    for (size_t i = 0; series->low && i < series->count; i++)
-        if (isfinite(series->low[i])) return true;
+    for (size_t i = 0; series->spreads && i < series->count; i++)
+        if (isfinite(series->spreads[i].low)) return true;
     return false;
 }
 

@@ -5,9 +5,7 @@
 #ifndef FERRY_TOOLS_PLOT_H_
 #define FERRY_TOOLS_PLOT_H_
 
-#include <stdbool.h>
-
-#include "tools/cli/sheet.h"
+#include "tools/cli/stats.h"
 
 enum { PLOT_MOST_SERIES = 6, PLOT_MOST_PANELS = 4 };
 
@@ -16,14 +14,14 @@ typedef struct series {
     size_t count;
     /* points that are not finite, or have no place on a logarithmic axis, are left out */
     const double *x, *y;
-    const double *low, *high; /* ends of the error bars; NULL, or not finite: none */
+    const spread_t *spreads; /* not NULL: y is their medians, low and high the ends of error bars */
 } series_t;
 
 typedef struct plot {
     const char *title, *x_label, *y_label;
     const char *subtitle; /* device, profile and version; NULL: none */
     bool log_x, log_y;
-    const char *const *bars; /* not NULL: bars with these names, from the one series' y */
+    const char *const *bars; /* not NULL: bars with these names, of the one series */
     size_t nseries;
     size_t per_panel; /* series of a panel, at most PLOT_MOST_SERIES; 0: PLOT_MOST_SERIES */
     const series_t *series;

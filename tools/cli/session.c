@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -153,6 +154,14 @@ int session_end(session_t *session, fy_status_t status)
     return usage ? STATUS_USAGE : status_to_exit(status);
 }
 
+int session_end_experiment(session_t *session, fy_status_t status)
+{
+    if (status == FY_STATUS_OK && session->out)
+        ledger_print(session->out, session->common->traffic);
+    if (status == FY_STATUS_OK && !session->out) ledger_json(&session->json);
+    return session_end(session, status);
+}
+
 fy_status_t session_wait(session_t *session) { return fy_device_wait(session->device, FY_FOREVER); }
 
 fy_status_t session_open_sibling(const session_t *session, size_t i, fy_device_t **out_device)
@@ -182,6 +191,23 @@ double session_model_ns(const session_t *session)
 const char *session_clock(const session_t *session)
 {
     return session->info.is_simulated ? "model" : "wall";
+}
+
+void session_sheet(session_t *session, const sheet_t *sheet, const char *key, const char *clock,
+                   const char *how, const char *title, ...)
+{
+    va_list arguments;
+    if (!session->out) {
+        json_text(&session->json, "clock", clock);
+        sheet_json(sheet, &session->json, key);
+        return;
+    }
+    va_start(arguments, title);
+    vfprintf(session->out, title, arguments);
+    va_end(arguments);
+    fprintf(session->out, " on %s (%s)%s\n\n", fy_device_name(session->device), session->info.model,
+            how);
+    sheet_print(sheet, session->out);
 }
 
 static void print_statistics(const session_t *session, const effort_t *effort, const char *warm_up)

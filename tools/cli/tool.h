@@ -121,6 +121,8 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
 /* Closes everything; prints the JSON document if the work went well, the reason if it did not.
  * Returns the exit status. */
 int session_end(session_t *session, fy_status_t status);
+/* The same, with the ledger before. */
+int session_end_experiment(session_t *session, fy_status_t status);
 /* Waits for everything on the session's device. Blocks. */
 fy_status_t session_wait(session_t *session);
 /* Opens device number i of the same kind and with the same options: of "sim:0?profile=a100" it
@@ -131,6 +133,10 @@ fy_status_t session_open_sibling(const session_t *session, size_t i, fy_device_t
 double session_model_ns(const session_t *session);
 /* "model" on a simulated device, else "wall": the clock that comparisons go by. */
 const char *session_clock(const session_t *session);
+/* A table of figures by `clock`: below a line with `title` (as of printf), the device and `how`; in
+ * the document it is the list `key`. */
+void session_sheet(session_t *session, const sheet_t *sheet, const char *key, const char *clock,
+                   const char *how, const char *title, ...) __attribute__((format(printf, 6, 7)));
 /* How the table's figures were measured: rounds, warm-up, interval and machine, as a line below the
  * table or as the objects "statistics" and "machine". `warm_up`: what ran before the first round;
  * NULL: nothing. */

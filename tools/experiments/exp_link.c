@@ -215,8 +215,8 @@ double link_now_ns(const session_t *session)
 typedef struct curves {
     char names[MODE_COUNT][32];
     /* bytes in all; GB/s */
-    double x[MODE_COUNT][MAX_SIZES], y[MODE_COUNT][MAX_SIZES], low[MODE_COUNT][MAX_SIZES],
-        high[MODE_COUNT][MAX_SIZES];
+    double x[MODE_COUNT][MAX_SIZES];
+    spread_t rates[MODE_COUNT][MAX_SIZES];
     size_t points[MODE_COUNT];
 } curves_t;
 
@@ -240,9 +240,7 @@ static fy_status_t fill(session_t *session, const request_t *request, sheet_t *s
             const spread_t rate = spread_rate(nbytes, &f.ns);
             const size_t at = curves->points[m]++;
             curves->x[m][at] = nbytes;
-            curves->y[m][at] = rate.median;
-            curves->low[m][at] = rate.low;
-            curves->high[m][at] = rate.high;
+            curves->rates[m][at] = rate;
             sheet_text(sheet, mode->name);
             sheet_text(sheet, mode->direction);
             sheet_int(sheet, (int64_t)nbytes);
@@ -262,21 +260,17 @@ static fy_status_t fill(session_t *session, const request_t *request, sheet_t *s
 static fy_status_t report(session_t *session, const request_t *request, const sheet_t *sheet,
                           const curves_t *curves)
 {
-    if (session->out) {
-        fprintf(session->out, "link: transfers on %s (%s), each waited for, %s clock\n\n",
-                fy_device_name(session->device), session->info.model, session_clock(session));
-        sheet_print(sheet, session->out);
-    } else {
-        json_text(&session->json, "clock", session_clock(session));
-        sheet_json(sheet, &session->json, "rows");
-    }
+    session_sheet(session, sheet, "rows", session_clock(session),
+                  session->info.is_simulated ? ", each waited for, model clock"
+                                             : ", each waited for, wall clock",
+                  "link: transfers");
     session_statistics(session, &request->effort, "the transfer once");
     series_t series[MODE_COUNT];
     size_t drawn = 0;
     for (size_t direction = 0; direction < 2; direction++) /* a panel each */
         for (size_t m = direction; m < MODE_COUNT; m += 2)
             series[drawn++] = (series_t){ curves->names[m], curves->points[m], curves->x[m],
-                                          curves->y[m],     curves->low[m],    curves->high[m] };
+                                          .spreads = curves->rates[m] };
     const plot_t plot = { .title = "Transfers by size and mode",
                           .x_label = "bytes",
                           .y_label = session->info.is_simulated ? "GB/s, model clock" : "GB/s",
@@ -374,7 +368,5 @@ int exp_link(int argc, char **argv)
     if (status == FY_STATUS_OK)
         status = overlap ? link_overlap(&session, steps, products, &request.effort)
                          : sweep(&session, &request);
-    if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
-    if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
-    return session_end(&session, status);
+    return session_end_experiment(&session, status);
 }

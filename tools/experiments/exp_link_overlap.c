@@ -313,16 +313,12 @@ fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products,
                                         ROUNDS_COLUMN };
     overlap_t o;
     const char *names[FIGURES];
-    double ns[FIGURES], low[FIGURES], high[FIGURES];
     FY_TRY(link_overlap_measure(session, steps, products, effort, &o));
     const spread_t spreads[FIGURES] = { o.upload_ns, o.compute_ns, o.download_ns,
                                         o.serial_ns_per_step, o.pipelined_ns_per_step };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (int i = 0; i < FIGURES; i++) {
         names[i] = figures[i].name;
-        ns[i] = spreads[i].median;
-        low[i] = spreads[i].low;
-        high[i] = spreads[i].high;
         sheet_text(sheet, names[i]);
         sheet_spread(sheet, &spreads[i]);
         sheet_int(sheet, (int64_t)spreads[i].rounds);
@@ -332,7 +328,7 @@ fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products,
     else
         report_json(&session->json, session, &o, spreads);
     session_statistics(session, effort, "one step in turn");
-    const series_t series = { "ns", FIGURES, NULL, ns, low, high };
+    const series_t series = { "ns", FIGURES, .spreads = spreads };
     const plot_t plot = { .title = "A step of upload, compute and download",
                           .x_label = "alone, in turn, side by side",
                           .y_label = session->info.is_simulated ? "ns per step, model clock"

@@ -220,7 +220,5 @@ int exp_minibatch(int argc, char **argv)
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "minibatch");
     if (status == FY_STATUS_OK) status = run(&session, &request, chosen);
-    if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
-    if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
-    return session_end(&session, status);
+    return session_end_experiment(&session, status);
 }

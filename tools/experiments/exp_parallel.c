@@ -488,7 +488,5 @@ int exp_parallel(int argc, char **argv)
     scaling.batch = request.batch;
     if (status == FY_STATUS_OK)
         status = scaling.ranks.ranks ? scaling_run(&session, &scaling) : run(&session, &request);
-    if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
-    if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
-    return session_end(&session, status);
+    return session_end_experiment(&session, status);
 }

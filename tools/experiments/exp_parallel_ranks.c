@@ -148,10 +148,9 @@ static fy_status_t write_files(session_t *session, const curve_t curves[2], cons
             y[c][i] = row->samples_per_s;
             ideal[c][i] = curves[c].rows[0].samples_per_s * (double)row->ranks;
         }
-        series[c] = (series_t){ curves[c].name, curves[c].count, x[c], y[c], NULL, NULL };
-        series[2 + c] = (series_t){
-            c ? "strong, ideal" : "weak, ideal", curves[c].count, x[c], ideal[c], NULL, NULL
-        };
+        series[c] = (series_t){ curves[c].name, curves[c].count, x[c], y[c] };
+        series[2 + c] =
+            (series_t){ c ? "strong, ideal" : "weak, ideal", curves[c].count, x[c], ideal[c] };
     }
     const plot_t plot = { .title = "Data-parallel training, predicted",
                           .x_label = "ranks",

@@ -249,16 +249,14 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters, const
         ROUNDS_COLUMN,
     };
     const char *names[VARIANT_COUNT];
-    double ns[VARIANT_COUNT], low[VARIANT_COUNT], high[VARIANT_COUNT],
-        most = session->info.numerics ? 0 : NAN;
+    spread_t ns[VARIANT_COUNT];
+    double most = session->info.numerics ? 0 : NAN;
     bool model = session->info.is_simulated;
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (int v = 0; v < VARIANT_COUNT; v++) {
         const roundtrip_t *m = &measured[v];
         names[v] = variants[v].name;
-        ns[v] = model ? m->model_ns.median : m->ns.median;
-        low[v] = model ? m->model_ns.low : m->ns.low;
-        high[v] = model ? m->model_ns.high : m->ns.high;
+        ns[v] = model ? m->model_ns : m->ns;
         if (m->max_abs_diff > most) most = m->max_abs_diff;
         sheet_text(sheet, names[v]);
         sheet_spread(sheet, &m->ns);
@@ -269,22 +267,17 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters, const
         sheet_real(sheet, m->max_abs_diff);
         sheet_int(sheet, (int64_t)m->ns.rounds);
     }
-    if (session->out) {
-        fprintf(session->out,
-                "roundtrip: a %lldx%lld f32 matrix product, %lld times a round, on %s (%s)\n\n",
-                (long long)size, (long long)size, (long long)iters, fy_device_name(session->device),
-                session->info.model);
-        sheet_print(sheet, session->out);
-    } else {
+    if (!session->out) {
         json_int(&session->json, "size", size);
         json_int(&session->json, "iters", iters);
-        /* of ns_per_iter; model_ns_per_iter says its own */
-        json_text(&session->json, "clock", "wall");
-        sheet_json(sheet, &session->json, "variants");
-        json_real(&session->json, "max_abs_diff", most);
     }
+    /* the clock of ns_per_iter; model_ns_per_iter says its own */
+    session_sheet(session, sheet, "variants", "wall", "",
+                  "roundtrip: a %lldx%lld f32 matrix product, %lld times a round,", (long long)size,
+                  (long long)size, (long long)iters);
+    if (!session->out) json_real(&session->json, "max_abs_diff", most);
     session_statistics(session, effort, ROUNDTRIP_WARM_UP);
-    const series_t series = { "ns", VARIANT_COUNT, NULL, ns, low, high };
+    const series_t series = { "ns", VARIANT_COUNT, .spreads = ns };
     const plot_t plot = { .title = "A matrix product: where the operands live decides",
                           .x_label = "variant",
                           .y_label = model ? "ns per iteration, model clock" : "ns per iteration",
@@ -329,7 +322,5 @@ int exp_roundtrip(int argc, char **argv)
     if (status == FY_STATUS_OK && !sweep)
         status = roundtrip_measure(&session, size, iters, &effort, measured);
     if (status == FY_STATUS_OK && !sweep) status = report(&session, size, iters, &effort, measured);
-    if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
-    if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
-    return session_end(&session, status);
+    return session_end_experiment(&session, status);
 }

@@ -20,14 +20,14 @@ static int64_t iters_for(int64_t size, int64_t most)
 
 /* Size past which `times` stay below `host`'s: 0 if they always are, NaN if they are not at the
  * end. Between two sizes the ratio is taken as a power of the size. */
-static double crossover(const double *host, const double *times)
+static double crossover(const spread_t *host, const spread_t *times)
 {
     int first = SIZE_COUNT;
-    while (first > 0 && times[first - 1] < host[first - 1]) first--;
+    while (first > 0 && times[first - 1].median < host[first - 1].median) first--;
     if (first == SIZE_COUNT) return NAN;
     if (first == 0) return 0;
-    double before = log(times[first - 1] / host[first - 1]),
-           after = log(times[first] / host[first]);
+    double before = log(times[first - 1].median / host[first - 1].median),
+           after = log(times[first].median / host[first].median);
     double low = log((double)sizes[first - 1]), high = log((double)sizes[first]);
     return exp(low + (high - low) * before / (before - after));
 }
@@ -56,22 +56,20 @@ static void report_crossover(session_t *session, int variant, double size)
 
 /* Of all variants and sizes, by the session's clock. */
 typedef struct curves {
-    double x[SIZE_COUNT], ns[VARIANT_COUNT][SIZE_COUNT], low[VARIANT_COUNT][SIZE_COUNT],
-        high[VARIANT_COUNT][SIZE_COUNT];
+    double x[SIZE_COUNT];
+    spread_t ns[VARIANT_COUNT][SIZE_COUNT];
 } curves_t;
 
 static fy_status_t report(session_t *session, const effort_t *effort, const sheet_t *sheet,
                           const curves_t *curves, double most)
 {
+    session_sheet(session, sheet, "sweep", session_clock(session),
+                  session->info.is_simulated ? ", ns per iteration by the model clock"
+                                             : ", ns per iteration by the wall clock",
+                  "roundtrip over sizes,");
     if (session->out) {
-        fprintf(session->out,
-                "roundtrip over sizes, on %s (%s), ns per iteration by the %s clock\n\n",
-                fy_device_name(session->device), session->info.model, session_clock(session));
-        sheet_print(sheet, session->out);
         fputc('\n', session->out);
     } else {
-        json_text(&session->json, "clock", session_clock(session));
-        sheet_json(sheet, &session->json, "sweep");
         json_real(&session->json, "max_abs_diff", most);
         json_begin_array(&session->json, "crossovers");
     }
@@ -82,12 +80,8 @@ static fy_status_t report(session_t *session, const effort_t *effort, const shee
 
     series_t series[VARIANT_COUNT];
     for (int v = 0; v < VARIANT_COUNT; v++)
-        series[v] = (series_t){ roundtrip_variant_name(v),
-                                SIZE_COUNT,
-                                curves->x,
-                                curves->ns[v],
-                                curves->low[v],
-                                curves->high[v] };
+        series[v] = (series_t){ roundtrip_variant_name(v), SIZE_COUNT, curves->x,
+                                .spreads = curves->ns[v] };
     const plot_t plot = { .title = "A matrix product over sizes",
                           .x_label = "rows and columns",
                           .y_label = session->info.is_simulated ? "ns per iteration, model clock"
@@ -129,9 +123,7 @@ fy_status_t roundtrip_sweep(session_t *session, int64_t iters, const effort_t *e
         for (int v = 0; v < VARIANT_COUNT; v++) {
             const spread_t *ns = session->info.is_simulated ? &measured[v].model_ns
                                                             : &measured[v].ns;
-            curves.ns[v][i] = ns->median;
-            curves.low[v][i] = ns->low;
-            curves.high[v][i] = ns->high;
+            curves.ns[v][i] = *ns;
             if (measured[v].max_abs_diff > diff) diff = measured[v].max_abs_diff;
             sheet_spread(sheet, ns);
         }

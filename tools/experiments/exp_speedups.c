@@ -173,14 +173,8 @@ static fy_status_t run(session_t *session, const bool chosen[ROWS], const effort
         failed += !speedup.ok;
         progress("row", ++done, count);
     }
-    if (status == FY_STATUS_OK && session->out)
-        fprintf(session->out, "speedups on %s (%s)\n\n", fy_device_name(session->device),
-                session->info.model);
-    if (status == FY_STATUS_OK && session->out) sheet_print(sheet, session->out);
-    if (status == FY_STATUS_OK && session->json.file) {
-        json_text(&session->json, "clock", session_clock(session));
-        sheet_json(sheet, &session->json, "rows");
-    }
+    if (status == FY_STATUS_OK)
+        session_sheet(session, sheet, "rows", session_clock(session), "", "speedups");
     if (status == FY_STATUS_OK) session_statistics(session, effort, "what each row runs first");
     if (status == FY_STATUS_OK) status = session_csv(session, sheet);
     sheet_destroy(sheet);
@@ -219,7 +213,5 @@ int exp_speedups(int argc, char **argv)
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "speedups");
     if (status == FY_STATUS_OK) status = run(&session, chosen, &effort);
-    if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
-    if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
-    return session_end(&session, status);
+    return session_end_experiment(&session, status);
 }

@@ -235,8 +235,8 @@ static fy_status_t run(problem_t *p)
     };
     /* On a real accelerator the host's library is no peer. */
     bool library = peer_gemm_found() && (p->session->info.is_host || p->session->info.is_simulated);
-    double gflops[MAX_ROWS], low[MAX_ROWS], high[MAX_ROWS],
-        flops = 2.0 * (double)p->n * (double)p->n * (double)p->n;
+    spread_t gflops[MAX_ROWS];
+    const double flops = 2.0 * (double)p->n * (double)p->n * (double)p->n;
     char names[MAX_ROWS][32];
     const char *bars[MAX_ROWS];
     size_t rows = 0;
@@ -251,26 +251,16 @@ static fy_status_t run(problem_t *p)
             add_row(p, sheet, way, via ? "library" : "dispatcher", &f);
             snprintf(names[rows], sizeof names[rows], "%s%s", way_names[way], via ? " (bare)" : "");
             bars[rows] = names[rows];
-            const spread_t rate = spread_rate(flops, &f.ns);
-            low[rows] = rate.low;
-            high[rows] = rate.high;
-            gflops[rows++] = rate.median;
+            gflops[rows++] = spread_rate(flops, &f.ns);
         }
     }
     progress("vectorize", WAYS, WAYS);
     if (status == FY_STATUS_OK) {
-        if (p->session->out) {
-            fprintf(p->session->out, "vectorize: A = B C, %lldx%lld f32, on %s (%s)\n\n",
-                    (long long)p->n, (long long)p->n, fy_device_name(p->session->device),
-                    p->session->info.model);
-            sheet_print(sheet, p->session->out);
-        } else {
-            json_int(&p->session->json, "size", p->n);
-            json_text(&p->session->json, "clock", "wall");
-            sheet_json(sheet, &p->session->json, "variants");
-        }
+        if (!p->session->out) json_int(&p->session->json, "size", p->n);
+        session_sheet(p->session, sheet, "variants", "wall", "",
+                      "vectorize: A = B C, %lldx%lld f32,", (long long)p->n, (long long)p->n);
         session_statistics(p->session, &p->effort, "the product of each way");
-        const series_t series = { "GFLOP/s", rows, NULL, gflops, low, high };
+        const series_t series = { "GFLOP/s", rows, .spreads = gflops };
         const plot_t plot = { .title = "One matrix product, more or fewer requests",
                               .x_label = "how it was asked for",
                               .y_label = "GFLOP/s",
@@ -319,9 +309,7 @@ int exp_vectorize(int argc, char **argv)
     p.reference = tool_alloc(count * sizeof *p.reference);
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "vectorize");
     if (status == FY_STATUS_OK) status = run(&p);
-    if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
-    if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
-    int exit_status = session_end(&session, status);
+    int exit_status = session_end_experiment(&session, status);
     free(p.reference);
     free(p.raw_a);
     free(p.c_columns);
