@@ -2,7 +2,7 @@
  * removal saves, and how.
  * Each rule looks at the events that no rule before it has explained, so an event is in one finding
  * at most. Each saving assumes that only its finding is fixed.
- * Not here: the rules (rules.h), printing (show.h). Next: advice.c. */
+ * Not here: the rules (rules.h), printing (advise.h). Next: advice.c. */
 #ifndef FERRY_TOOLS_ADVISE_ADVICE_H_
 #define FERRY_TOOLS_ADVISE_ADVICE_H_
 

@@ -1,12 +1,11 @@
 /* `ferry advise FILE`: transfers, waits and allocations that a run does not need.
- * Not here: finding it (advice.h), printing it (show.h). */
+ * Not here: finding it (advice.h), printing it (show.c). */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "tools/advise/advise.h"
 #include "tools/advise/advice.h"
 #include "tools/advise/rules.h"
-#include "tools/advise/show.h"
 #include "tools/cli/tool.h"
 
 enum { SHOWN = 4 };

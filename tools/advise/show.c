@@ -1,4 +1,4 @@
-#include "tools/advise/show.h"
+#include "tools/advise/advise.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -60,4 +60,8 @@ fy_status_t bench_report(session_t *session, sheet_t *sheet, const effort_t *eff
 int bench_layers_has(const char *prefix);
 fy_status_t bench_layers_run(session_t *session, const char *prefix, const effort_t *effort);
 
+/* bench_chain.c: eight elementwise calls on x [rows, columns] and bias [columns], in a scope
+ * "chain"; `ferry experiment speedups` times them, too. */
+fy_status_t chain_of_eight(fy_tensor_t *x, fy_tensor_t *bias, fy_tensor_t **out_y);
+
 #endif

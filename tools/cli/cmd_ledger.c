@@ -1,11 +1,11 @@
 /* `ferry ledger FILE...`: what a recorded run moved, from its event file, or from those of its
  * ranks: by scope path, by the way transfers went, by call site, by pool.
- * Not here: adding up (event_totals.h), the columns (event_sheets.h). */
+ * Not here: adding up (event_totals.h), the columns (event_sheets.c). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cli/event_sheets.h"
+#include "tools/cli/event_totals.h"
 #include "tools/cli/tool.h"
 
 enum { TEXT, JSON, CSV, SITES_SHOWN = 20 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cli/plan_choices.h"
+#include "tools/cli/plan_models.h"
 #include "tools/network/ranks.h"
 
 typedef struct request {

@@ -1,5 +1,5 @@
 /* The columns of the sums: their keys are documented in docs/cli.md. */
-#include "tools/cli/event_sheets.h"
+#include "tools/cli/event_totals.h"
 
 #include <stdlib.h>
 

@@ -8,6 +8,7 @@
 
 #include "tools/cli/event_file.h"
 #include "tools/cli/text_index.h"
+#include "tools/cli/sheet.h"
 
 typedef struct event_scope {
     char *path;
@@ -63,5 +64,17 @@ char **event_totals_paths(const event_totals_t *totals, size_t *out_count);
 /* Sites with the most bytes come first. */
 void event_totals_sort(event_totals_t *totals);
 void event_totals_free(event_totals_t *totals);
+
+/* ---- event_sheets.c: the sums as tables, for the commands that show them: each is made once and
+ * shown in several forms (sheet.h) ---- */
+
+/* Scope paths that are `under` or inside it ("": all), in the order of event_totals_paths. The
+ * caller destroys each sheet. */
+sheet_t *event_scope_sheet(event_totals_t *totals, const char *under);
+/* The ways of transfers (fy_path_t). */
+sheet_t *event_path_sheet(const fy_ledger_totals_t *all);
+/* The first `most` call sites, in the order of event_totals_sort. */
+sheet_t *event_site_sheet(const event_totals_t *totals, size_t most);
+sheet_t *event_pool_sheet(const event_totals_t *totals);
 
 #endif

@@ -2,7 +2,7 @@
  * operations and model time, from which --recompute auto takes the fastest that fits, and one of
  * largest batches. Not here: one plan in detail (cmd_plan.c), choosing segments
  * (train/segments.c). */
-#include "tools/cli/plan_choices.h"
+#include "tools/cli/plan_models.h"
 
 #include <string.h>
 

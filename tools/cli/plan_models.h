@@ -3,6 +3,9 @@
 #ifndef FERRY_TOOLS_PLAN_MODELS_H_
 #define FERRY_TOOLS_PLAN_MODELS_H_
 
+#include <ferry/train/segments.h>
+
+#include "tools/cli/tool.h"
 #include "tools/train/train_recipes.h"
 
 /* What `user` of a step points to. */
@@ -39,5 +42,29 @@ fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user);
 fy_status_t roundtrip_plan_step(fy_device_t *device, int64_t batch, void *user);
 fy_status_t vectorize_plan_step(fy_device_t *device, int64_t batch, void *user);
 fy_status_t minibatch_plan_step(fy_device_t *device, int64_t batch, void *user);
+
+/* ---- plan_choices.c: ways in which a step keeps fewer bytes, planned side by side ---- */
+
+/* A training step to plan, as fy_segments_fit takes it. */
+typedef struct plan_target {
+    const char *device; /* spec, as fy_plan_step takes it */
+    fy_model_open_fn open;
+    fy_model_step_fn run;
+    void *user; /* of both */
+    int64_t batch;
+    bool may_offload; /* false: ways that offload are left out */
+} plan_target_t;
+
+/* Plans the step in every way, writes a table, or "choices" in JSON, and sets *options to the way
+ * with the shortest step on the model clock that fits; if none fits, to the one that reserves the
+ * least. `given`: the other options of the model. *segments: those of the options; the caller's.
+ * out_plan: that of the way taken; NULL: not wanted. */
+fy_status_t plan_choose(session_t *session, const plan_target_t *target,
+                        const fy_model_options_t *given, fy_segments_t *segments,
+                        fy_model_options_t *options, fy_plan_t *out_plan);
+/* Writes the largest batch, at most `most`, of several ways, in f32 and in bf16. 0: not even 1
+ * fits. */
+fy_status_t plan_fit_all(session_t *session, const plan_model_t *model, plan_request_t *user,
+                         int64_t most);
 
 #endif

@@ -1,6 +1,7 @@
 /* One run of one subcommand: device, scope, outputs, exit status.
  * Not here: measurements. With --json the document is collected and printed only when it is
  * complete, so standard output holds exactly one document or nothing. */
+#include "runtime/base/environment.h"
 #include "runtime/base/replace.h"
 #include "tools/cli/tool.h"
 
@@ -267,4 +268,22 @@ fy_status_t session_files(const session_t *session, const sheet_t *sheet, const 
 {
     FY_TRY(session_csv(session, sheet));
     return session_plot(session, plot, sheet);
+}
+
+/* ---- data sets ---- */
+
+const char *data_folder(const char *given)
+{
+    const char *environment = fy__env_file("FERRY_DATA");
+    return given ? given : environment ? environment : "data";
+}
+
+bool data_may_be_made_up(const char *given, const char *name, fy_status_t status)
+{
+    if (given || status != FY_STATUS_UNAVAILABLE) return false;
+    fprintf(stderr,
+            "ferry: the data set %s is not in %s (--data, else $FERRY_DATA, else data/); made-up "
+            "data in the same form serve\n",
+            name, data_folder(NULL));
+    return true;
 }

@@ -157,7 +157,7 @@ fy_ledger_totals_t ledger_read(const char *scope_path);
 void ledger_print(FILE *file, bool traffic);
 void ledger_json(json_t *json);
 
-/* ---- data.c ---- */
+/* ---- session.c: data sets ---- */
 
 /* The folder of data sets: `given` (--data), else $FERRY_DATA, else data/ in the current folder. */
 const char *data_folder(const char *given);

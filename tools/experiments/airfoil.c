@@ -1,6 +1,6 @@
 /* Where the airfoil data come from. Not here: reading text (train/table_text.c), the made-up
  * formula (train/table_synthetic.c). */
-#include "tools/experiments/airfoil.h"
+#include "tools/experiments/parts.h"
 
 #include <errno.h>
 #include <stdio.h>

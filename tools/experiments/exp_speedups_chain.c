@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/bench/chain_ops.h"
+#include "tools/bench/bench.h"
 #include "tools/experiments/exp_speedups.h"
 
 enum { ROWS = 1 << 12, COLUMNS = 256, TIMES = 10 };

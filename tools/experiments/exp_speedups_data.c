@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/experiments/airfoil.h"
+#include "tools/experiments/parts.h"
 #include "tools/experiments/exp_speedups.h"
 
 /* ---- 2: several loader threads ---- */

@@ -1,4 +1,4 @@
-/* Networks and the cost of collectives; see network.h.
+/* Networks and the cost of collectives; see overlap.h.
  *
  * n ranks, B bytes, latency L of a message, W bytes per second and direction:
  *
@@ -18,7 +18,7 @@
  * Several ranks on several nodes, as BlueConnect (Cho et al., MLSys 2019): reduce_scatter inside
  * each node, then all_reduce between the nodes of each rank's part, then all_gather inside. Phases
  * follow each other. Not here: the networks (backends/sim/network.c). */
-#include "tools/network/network.h"
+#include "tools/network/overlap.h"
 
 #define NS_PER_S 1000000000ull
 

@@ -6,15 +6,50 @@
  * training trillion parameter models", 2020): each bucket is reduce-scattered, each rank updates
  * its parts, the parameters are gathered after the update. The update's time is that of all
  * parameters: an upper bound.
- * Not here: times of collectives (network.h). Next: overlap.c. */
+ * Next: overlap.c. */
 #ifndef FERRY_TOOLS_OVERLAP_H_
 #define FERRY_TOOLS_OVERLAP_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backends/sim/network.h"
 #include "tools/cli/plan_models.h"
-#include "tools/network/network.h"
+
+/* ---- network.c: what collectives cost on networks between ranks (backends/sim/network.h), by the
+ * model clock: formulas of ring and tree, collectives of several nodes. Times are lower bounds:
+ * full line rate, no other traffic, no cost of adding ---- */
+
+/* clang-format off */
+#define NETWORK_COLLECTIVES(X)                                                        \
+    X(BROADCAST, "broadcast") X(ALL_REDUCE, "all_reduce")                             \
+    X(REDUCE_SCATTER, "reduce_scatter") X(ALL_GATHER, "all_gather")
+/* clang-format on */
+typedef enum collective {
+#define X(NAME, text) COLLECTIVE_##NAME,
+    NETWORK_COLLECTIVES(X)
+#undef X
+        COLLECTIVE_COUNT
+} collective_t;
+
+#define ALGORITHMS "auto|ring|tree"
+typedef enum algorithm { ALGORITHM_AUTO, ALGORITHM_RING, ALGORITHM_TREE } algorithm_t;
+
+/* ranks is a multiple of nodes. */
+typedef struct cluster {
+    int64_t ranks, nodes;
+    fy__sim_network_t inside, between; /* of one node; between nodes */
+    algorithm_t algorithm;             /* AUTO: the faster one, in each phase */
+} cluster_t;
+
+typedef struct cost {
+    uint64_t ns;
+    /* that a rank sends: the mean of all ranks, rounded up in each phase */
+    uint64_t inside_nbytes, between_nbytes;
+} cost_t;
+
+/* `nbytes`: of the whole tensor, as each rank has it before an all_reduce. */
+cost_t network_cost(const cluster_t *cluster, collective_t collective, uint64_t nbytes);
 
 /* ---- backward.c: when a training step completes each gradient, on the model clock of its plan:
  * read from the events of the planned step ---- */

@@ -1,5 +1,5 @@
 /* Keeps every allocation and free, because the moment of the peak is known only at the end. */
-#include "tools/report/blocks.h"
+#include "tools/report/recording.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "tools/advise/advice.h"
-#include "tools/advise/show.h"
+#include "tools/advise/advise.h"
 #include "tools/cli/tool.h"
 
 /* ---- the advisor's findings ---- */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cli/event_sheets.h"
+#include "tools/cli/event_totals.h"
 #include "tools/cli/tool.h"
 
 enum { POINTS_MOST = 4000, OWNERS_MOST = 200 };

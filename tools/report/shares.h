@@ -45,7 +45,7 @@ void shares_find(const slices_t *slices, bool is_model, shares_t *out_shares);
 void shares_add(const shares_t *shares, uint64_t begin_ns, uint64_t end_ns, uint64_t sums[SHARES]);
 void shares_free(shares_t *shares);
 
-/* ---- scope_times.c: the time of each scope path on the host's clock, with its shares ---- */
+/* ---- the time of each scope path on the host's clock, with its shares ---- */
 
 typedef struct scope_time {
     uint64_t count, total_ns, first_ns, last_ns; /* first begin, last end */

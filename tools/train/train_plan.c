@@ -3,7 +3,7 @@
  * Not here: the table and the choice (plan_choices.c). */
 #include <string.h>
 
-#include "tools/cli/plan_choices.h"
+#include "tools/cli/plan_models.h"
 #include "tools/train/train.h"
 
 enum { UPDATES = 3 }; /* the second is a steady one; with --graph the third */

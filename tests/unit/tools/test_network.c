@@ -1,4 +1,4 @@
-/* The cost of collectives (tools/network/network.h), by hand. Steps on several ranks
+/* The cost of collectives (tools/network/network.c), by hand. Steps on several ranks
  * (tools/network/overlap.h): when buckets are summed, exposed time, shards of the state. */
 #include <math.h>
 
