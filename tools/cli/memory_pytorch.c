@@ -9,9 +9,68 @@
 #include <string.h>
 
 #include "tools/cli/event_file.h"
-#include "tools/cli/pickle.h"
+#include "tools/cli/output.h"
 #include "tools/cli/text_index.h"
 #include "tools/cli/tool.h"
+
+/* ---- a pickle: Python's serialised objects, protocol 2. Any object may be kept and repeated by
+ * its number. Python's Lib/pickletools.py documents the opcodes ---- */
+
+enum { TEXT_LONGEST = 4096 };
+
+typedef struct pickle {
+    output_t output;
+    uint32_t kept;
+} pickle_t;
+
+/* An opcode and a little-endian argument. */
+static void put_code(pickle_t *pickle, unsigned char code, uint64_t argument, size_t nbytes)
+{
+    unsigned char bytes[9] = { code };
+    for (size_t i = 0; i < nbytes; i++) bytes[1 + i] = (unsigned char)(argument >> 8 * i);
+    output_write(&pickle->output, bytes, 1 + nbytes);
+}
+
+/* A dict has a text, its key, before each value. The opcodes are EMPTY_DICT, SETITEMS, EMPTY_LIST
+ * and APPENDS; "(" is MARK. */
+static void pickle_begin_dict(pickle_t *pickle) { put_code(pickle, '}', '(', 1); }
+static void pickle_end_dict(pickle_t *pickle) { put_code(pickle, 'u', 0, 0); }
+static void pickle_begin_list(pickle_t *pickle) { put_code(pickle, ']', '(', 1); }
+static void pickle_end_list(pickle_t *pickle) { put_code(pickle, 'e', 0, 0); }
+
+static void pickle_text(pickle_t *pickle, const char *text)
+{
+    size_t nbytes = strnlen(text, TEXT_LONGEST);
+    while (nbytes == TEXT_LONGEST || (text[nbytes] & 0xC0) == 0x80) nbytes--; /* whole characters */
+    put_code(pickle, 'X', nbytes, 4);                                         /* BINUNICODE */
+    output_write(&pickle->output, text, nbytes);
+}
+
+static void pickle_whole(pickle_t *pickle, uint64_t number)
+{
+    if (number <= INT32_MAX) {
+        put_code(pickle, 'J', number, 4); /* BININT */
+        return;
+    }
+    put_code(pickle, 0x8a, 9, 1); /* LONG1 of 9 bytes, the last of which is the sign */
+    put_code(pickle, (unsigned char)number, number >> 8, 8);
+}
+
+static void pickle_flag(pickle_t *pickle, bool flag) { put_code(pickle, flag ? 0x88 : 0x89, 0, 0); }
+
+/* Keeps the object that was written last: its number, for pickle_again. */
+static uint32_t pickle_keep(pickle_t *pickle)
+{
+    put_code(pickle, 'r', pickle->kept, 4); /* LONG_BINPUT */
+    return pickle->kept++;
+}
+
+static void pickle_again(pickle_t *pickle, uint32_t kept)
+{
+    put_code(pickle, 'j', kept, 4); /* LONG_BINGET */
+}
+
+/* ---- the snapshot ---- */
 
 enum { WINDOW_SHIFT = 38 };
 
@@ -373,9 +432,11 @@ static fy_status_t write_all(writer_t *writer, const char *from, const char *to)
     FY_TRY(event_file_read(from, add, writer, &info));
     if (!writer->npools)
         return TOOL_FAIL(INVALID_ARGUMENT, "%s has no allocations: nothing is written", from);
-    FY_TRY(pickle_open(&writer->pickle, to));
+    FY_TRY(output_begin(&writer->pickle.output, to));
+    put_code(&writer->pickle, 0x80, 2, 1); /* PROTO 2 */
     put_all(writer);
-    FY_TRY(pickle_commit(&writer->pickle));
+    put_code(&writer->pickle, '.', 0, 0); /* STOP */
+    FY_TRY(output_commit(&writer->pickle.output));
     printf("%s: open it at https://docs.pytorch.org/memory_viz\n", to);
     for (size_t i = 0; i < writer->npools; i++)
         printf("device %zu: %s, %zu events\n", i, writer->pools[i].name, writer->pools[i].nentries);

@@ -52,7 +52,7 @@ static fy_status_t make(report_t *report)
     put_document(&page, report);
     FY_TRY(page_commit(&page));
     printf("%s\n%s: %" PRIu64 " bytes; open it in a browser\n", report->summary, report->out,
-           page.nbytes);
+           page.output.nbytes);
     return FY_STATUS_OK;
 }
 

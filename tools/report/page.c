@@ -6,28 +6,11 @@
 #include <string.h>
 
 #include "runtime/base/json.h"
-#include "tools/cli/output.h"
 #include "tools/cli/tool.h"
-
-enum { ROOM = 1 << 20 };
-
-static void flush(page_t *page)
-{
-    if (!page->error) page->error = fy__replace_write(&page->replace, page->buffer, page->used);
-    page->nbytes += page->used;
-    page->used = 0;
-}
 
 static void put(page_t *page, const void *bytes, size_t nbytes)
 {
-    for (const char *from = bytes; nbytes;) {
-        if (page->used == ROOM) flush(page);
-        const size_t n = nbytes < ROOM - page->used ? nbytes : ROOM - page->used;
-        memcpy(page->buffer + page->used, from, n);
-        page->used += n;
-        nbytes -= n;
-        from += n;
-    }
+    output_write(&page->output, bytes, nbytes);
 }
 
 static void put_string(page_t *page, const char *text) { put(page, text, strlen(text)); }
@@ -71,18 +54,10 @@ static void put_head(page_t *page)
 
 fy_status_t page_open(page_t *page, const char *path)
 {
-    *page = (page_t){ .used = 0 };
-    FY_TRY(output_begin(&page->replace, path));
-    page->buffer = tool_alloc(ROOM);
+    page->has_value = false;
+    FY_TRY(output_begin(&page->output, path));
     put_head(page);
     return FY_STATUS_OK;
-}
-
-void page_abort(page_t *page)
-{
-    output_abort(&page->replace);
-    free(page->buffer);
-    page->buffer = NULL;
 }
 
 fy_status_t page_commit(page_t *page)
@@ -90,15 +65,7 @@ fy_status_t page_commit(page_t *page)
     put_string(page, "</script>\n<script>");
     put(page, report_script, report_script_nbytes);
     put_string(page, "</script>\n</html>\n");
-    flush(page);
-    if (page->error) {
-        const fy_status_t status = TOOL_FAIL(IO, "%s", page->replace.problem);
-        page_abort(page);
-        return status;
-    }
-    free(page->buffer);
-    page->buffer = NULL;
-    return output_commit(&page->replace);
+    return output_commit(&page->output);
 }
 
 /* ---- the document ---- */
@@ -176,9 +143,10 @@ void page_sheet(page_t *page, const char *key, const sheet_t *sheet)
     if (json.file) sheet_json(sheet, &json, NULL);
     if (tool_close_text(json.file, &text)) {
         put_escaped(page, text);
-    } else if (!page->error) {
-        page->error = ENOMEM;
-        snprintf(page->replace.problem, sizeof page->replace.problem, "no memory for a table");
+    } else if (!page->output.error) {
+        page->output.error = ENOMEM;
+        snprintf(page->output.replace.problem, sizeof page->output.replace.problem,
+                 "no memory for a table");
     }
     free(text);
 }

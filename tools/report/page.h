@@ -10,23 +10,18 @@
 
 #include <ferry/status.h>
 
-#include "runtime/base/replace.h"
+#include "tools/cli/output.h"
 #include "tools/cli/sheet.h"
 
 typedef struct page {
-    fy__replace_t replace;
-    char *buffer;
-    size_t used;
-    uint64_t nbytes; /* written so far */
-    int error;       /* errno of the first failed write; what follows is dropped */
-    bool has_value;  /* a comma is due before the next value */
+    output_t output;
+    bool has_value; /* a comma is due before the next value */
 } page_t;
 
 /* The file appears at `path` when page_commit succeeds. Fails: IO. */
 fy_status_t page_open(page_t *page, const char *path);
 /* Fails: IO; then `path` is unchanged. */
 fy_status_t page_commit(page_t *page);
-void page_abort(page_t *page);
 
 /* `bracket` is '{' or '[', and `key` NULL for members of lists and for the document itself. */
 void page_begin(page_t *page, const char *key, char bracket);

@@ -40,7 +40,7 @@ static fy_status_t draw(const settings_t *settings, tracks_t *tracks, event_file
                            "drawn",
                            settings->file, settings->under);
     if (status != FY_STATUS_OK) {
-        trace_file_abort(&trace);
+        output_abort(&trace.output);
         return status;
     }
     tracks_finish(tracks);

@@ -5,32 +5,21 @@
 #include <string.h>
 
 #include "runtime/base/json.h"
-#include "tools/cli/output.h"
-#include "tools/cli/tool.h"
 
-enum { ROOM = 1 << 20, LONGEST = 8192, TEXT_LONGEST = 1024 };
+enum { LONGEST = 8192, TEXT_LONGEST = 1024 };
 
 fy_status_t trace_file_open(trace_file_t *trace, const char *path)
 {
-    *trace = (trace_file_t){ .used = 0 };
-    FY_TRY(output_begin(&trace->replace, path));
-    trace->buffer = tool_alloc(ROOM);
-    trace->used = (size_t)sprintf(trace->buffer, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    static const char head[] = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+    *trace = (trace_file_t){ .sink = NULL };
+    FY_TRY(output_begin(&trace->output, path));
+    output_write(&trace->output, head, sizeof head - 1);
     return FY_STATUS_OK;
-}
-
-static void flush(trace_file_t *trace)
-{
-    if (!trace->error)
-        trace->error = fy__replace_write(&trace->replace, trace->buffer, trace->used);
-    trace->used = 0;
 }
 
 static void put(trace_file_t *trace, const char *text)
 {
-    const size_t nbytes = strlen(text);
-    memcpy(trace->buffer + trace->used, text, nbytes);
-    trace->used += nbytes;
+    output_write(&trace->output, text, strlen(text));
 }
 
 static void put_number(trace_file_t *trace, uint64_t value)
@@ -39,13 +28,13 @@ static void put_number(trace_file_t *trace, uint64_t value)
     size_t n = sizeof digits;
     do digits[--n] = (char)('0' + value % 10);
     while (value /= 10);
-    memcpy(trace->buffer + trace->used, digits + n, sizeof digits - n);
-    trace->used += sizeof digits - n;
+    output_write(&trace->output, digits + n, sizeof digits - n);
 }
 
 static void put_text(trace_file_t *trace, const char *text)
 {
-    trace->used += fy__json_quote(text, trace->buffer + trace->used, TEXT_LONGEST);
+    output_t *output = &trace->output;
+    output->used += fy__json_quote(text, output->buffer + output->used, TEXT_LONGEST);
 }
 
 static void put_us(trace_file_t *trace, uint64_t ns)
@@ -60,7 +49,7 @@ static void put_us(trace_file_t *trace, uint64_t ns)
 /* Begins an event; an event is shorter than LONGEST. */
 static void begin(trace_file_t *trace, const char *phase, track_t track)
 {
-    if (ROOM - trace->used < LONGEST) flush(trace);
+    output_reserve(&trace->output, LONGEST);
     put(trace, trace->nevents ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
     trace->nevents = 1;
     trace->nargs = 0;
@@ -243,30 +232,11 @@ void trace_counter(trace_file_t *trace, uint32_t process, uint64_t at_ns, const 
     trace->counts++;
 }
 
-static void finish(trace_file_t *trace)
-{
-    free(trace->buffer);
-    trace->buffer = NULL;
-}
-
-void trace_file_abort(trace_file_t *trace)
-{
-    output_abort(&trace->replace);
-    finish(trace);
-}
-
 fy_status_t trace_file_commit(trace_file_t *trace, const char *about)
 {
-    if (ROOM - trace->used < LONGEST) flush(trace);
+    output_reserve(&trace->output, LONGEST);
     put(trace, "\n],\"otherData\":{\"about\":");
     put_text(trace, about);
     put(trace, "}}\n");
-    flush(trace);
-    if (trace->error) {
-        const fy_status_t status = TOOL_FAIL(IO, "%s", trace->replace.problem);
-        trace_file_abort(trace);
-        return status;
-    }
-    finish(trace);
-    return output_commit(&trace->replace);
+    return output_commit(&trace->output);
 }

@@ -10,7 +10,7 @@
 
 #include <ferry/status.h>
 
-#include "runtime/base/replace.h"
+#include "tools/cli/output.h"
 
 /* A row of the picture: a thread of the host, a stream of a device. */
 typedef struct track {
@@ -35,11 +35,8 @@ typedef struct trace_sink {
 typedef struct trace_file {
     const trace_sink_t *sink; /* NULL: a file is written; else only `user` is used besides */
     void *user;
-    fy__replace_t replace;
-    char *buffer;
-    size_t used;
+    output_t output;
     uint64_t slices, flows, counts; /* written so far */
-    int error;                      /* errno of the first failed write; what follows is dropped */
     int nevents;                    /* 1: a comma is due */
     int nargs;                      /* of the open event */
     track_t call_track;             /* of the open event, if it is a call */
@@ -51,7 +48,6 @@ typedef struct trace_file {
 fy_status_t trace_file_open(trace_file_t *trace, const char *path);
 /* `about` is shown with the trace. Fails: IO; then `path` is as it was. */
 fy_status_t trace_file_commit(trace_file_t *trace, const char *about);
-void trace_file_abort(trace_file_t *trace);
 
 /* Tracks and processes are shown in the order of `rank`. */
 void trace_process(trace_file_t *trace, uint32_t process, const char *name, uint32_t rank);
