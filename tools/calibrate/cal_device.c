@@ -110,74 +110,6 @@ static fy_status_t time_work(cal_t *cal, setup_t *s, work_fn before, int64_t nbe
     return FY_STATUS_OK;
 }
 
-/* Of one more request. */
-static fy_status_t slope(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore, work_fn work,
-                         int64_t count, double *out_submit_ns, double *out_total_ns)
-{
-    double submit[2], total[2];
-    FY_TRY(time_work(cal, s, before, nbefore, work, count, &submit[0], &total[0]));
-    FY_TRY(time_work(cal, s, before, nbefore, work, 2 * count, &submit[1], &total[1]));
-    *out_submit_ns = (submit[1] - submit[0]) / (double)count;
-    *out_total_ns = (total[1] - total[0]) / (double)count;
-    return FY_STATUS_OK;
-}
-
-static fy_status_t device_time(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore,
-                               work_fn work, int64_t count, double *out)
-{
-    double submit;
-    return slope(cal, s, before, nbefore, work, count, &submit, out);
-}
-
-static fy_status_t probe_launch_submit(cal_t *cal, void *s, double *out)
-{
-    double total;
-    return slope(cal, s, NULL, 0, launches, MANY, out, &total);
-}
-
-static fy_status_t probe_kernel(cal_t *cal, void *context, double *out)
-{
-    setup_t *s = context;
-    return device_time(cal, s, local_copies, s->blockers, launches, MANY, out);
-}
-
-static fy_status_t probe_local_copy(cal_t *cal, void *s, double *out)
-{
-    return device_time(cal, s, NULL, 0, local_copies, 4, out);
-}
-
-static fy_status_t probe_fill(cal_t *cal, void *s, double *out)
-{
-    return device_time(cal, s, NULL, 0, fills, 4, out);
-}
-
-static fy_status_t probe_upload(cal_t *cal, void *s, double *out)
-{
-    return device_time(cal, s, NULL, 0, uploads, 2, out);
-}
-
-static fy_status_t probe_download(cal_t *cal, void *s, double *out)
-{
-    return device_time(cal, s, NULL, 0, downloads, 2, out);
-}
-
-static fy_status_t probe_copy_submit(cal_t *cal, void *s, double *out)
-{
-    double total;
-    return slope(cal, s, NULL, 0, small_uploads, FEW_COPIES, out, &total);
-}
-
-static fy_status_t probe_copy_setup(cal_t *cal, void *context, double *out)
-{
-    setup_t *s = context;
-    return device_time(cal, s, uploads, s->copy_blockers, small_uploads, FEW_COPIES, out);
-}
-
-static fy_status_t probe_send(cal_t *cal, void *s, double *out)
-{
-    return device_time(cal, s, NULL, 0, sends, 2, out);
-}
-
 /* Of a request that is pending all the while. */
 static fy_status_t polls(cal_t *cal, setup_t *s, int64_t count)
 {
@@ -194,11 +126,50 @@ static fy_status_t work_and_polls(cal_t *cal, setup_t *s, int64_t count)
     return polls(cal, s, 32);
 }
 
-static fy_status_t probe_poll(cal_t *cal, void *context, double *out)
+/* Probes. Those before WAIT, and SEND, are slopes. */
+enum { LAUNCH, KERNEL, COPY, FILL, UP, DOWN, SUBMIT, SETUP, POLL, WAIT, SEND, RAW, PROBES };
+
+/* The time of one more request. */
+static const struct {
+    work_fn work;
+    int64_t count;
+    bool is_submit; /* of the host, until it is free; else until all is done */
+    work_fn before; /* large work that hides the requests */
+} slopes[PROBES] = {
+    [LAUNCH] = { launches, MANY, true },
+    [KERNEL] = { launches, MANY, .before = local_copies },
+    [COPY] = { local_copies, 4 },
+    [FILL] = { fills, 4 },
+    [UP] = { uploads, 2 },
+    [DOWN] = { downloads, 2 },
+    [SUBMIT] = { small_uploads, FEW_COPIES, true },
+    [SETUP] = { small_uploads, FEW_COPIES, .before = uploads },
+    [POLL] = { polls, MANY, true, .before = work_and_polls },
+    [SEND] = { sends, 2 },
+};
+
+static fy_status_t time_slope(cal_t *cal, setup_t *s, int which, double *out)
 {
-    setup_t *s = context;
-    double total;
-    return slope(cal, s, work_and_polls, s->blockers, polls, MANY, out, &total);
+    const work_fn before = slopes[which].before;
+    const int64_t count = slopes[which].count,
+                  nbefore = before == uploads ? s->copy_blockers : s->blockers;
+    double submit[2], total[2];
+    for (int k = 0; k < 2; k++)
+        FY_TRY(time_work(cal, s, before, nbefore, slopes[which].work, (k + 1) * count, &submit[k],
+                         &total[k]));
+    *out = (slopes[which].is_submit ? submit[1] - submit[0] : total[1] - total[0]) / (double)count;
+    return FY_STATUS_OK;
+}
+
+typedef struct probe {
+    setup_t *s;
+    int which;
+} probe_t;
+
+static fy_status_t probe_slope(cal_t *cal, void *context, double *out)
+{
+    const probe_t *probe = context;
+    return time_slope(cal, probe->s, probe->which, out);
 }
 
 /* One tiny request, and the wait for it: all of it. */
@@ -261,17 +232,12 @@ static fy_status_t make(cal_t *cal, setup_t *s)
 /* How much large work takes longer than submitting the small work behind it, by a first look. */
 static fy_status_t choose_blockers(cal_t *cal, setup_t *s)
 {
-    double copy_ns, upload_ns, launch_ns, small_ns;
-    FY_TRY(probe_local_copy(cal, s, &copy_ns)); /* twice: the first time memory is touched */
-    FY_TRY(probe_local_copy(cal, s, &copy_ns));
-    FY_TRY(probe_upload(cal, s, &upload_ns));
-    FY_TRY(probe_upload(cal, s, &upload_ns));
-    FY_TRY(probe_launch_submit(cal, s, &launch_ns));
-    FY_TRY(probe_launch_submit(cal, s, &launch_ns));
-    FY_TRY(probe_copy_submit(cal, s, &small_ns));
-    FY_TRY(probe_copy_submit(cal, s, &small_ns));
-    const double blockers = 2 * 2 * MANY * launch_ns / fmax(copy_ns, 1),
-                 copies = 2 * 2 * FEW_COPIES * small_ns / fmax(upload_ns, 1);
+    double ns[PROBES];
+    static const int first[] = { COPY, UP, LAUNCH, SUBMIT };
+    for (int i = 0; i < 8; i++) /* each twice: the first time memory is touched */
+        FY_TRY(time_slope(cal, s, first[i / 2], &ns[first[i / 2]]));
+    const double blockers = 2 * 2 * MANY * ns[LAUNCH] / fmax(ns[COPY], 1),
+                 copies = 2 * 2 * FEW_COPIES * ns[SUBMIT] / fmax(ns[UP], 1);
     s->blockers = 2 + (int64_t)fmin(fmax(blockers, 0), 128);
     /* the engine's window: cmd_calibrate.c */
     s->copy_blockers = 2 + (int64_t)fmin(fmax(copies, 0), 13);
@@ -301,24 +267,15 @@ static void note_link(cal_t *cal, const setup_t *s, const cal_probe_t *up, const
 
 static fy_status_t measure(cal_t *cal, setup_t *s)
 {
-    enum { LAUNCH, KERNEL, COPY, FILL, UP, DOWN, SUBMIT, SETUP, POLL, WAIT, FIRST_OPTIONAL };
-    cal_probe_t probes[] = {
-        [LAUNCH] = { .run = probe_launch_submit, .context = s },
-        [KERNEL] = { .run = probe_kernel, .context = s },
-        [COPY] = { .run = probe_local_copy, .context = s },
-        [FILL] = { .run = probe_fill, .context = s },
-        [UP] = { .run = probe_upload, .context = s },
-        [DOWN] = { .run = probe_download, .context = s },
-        [SUBMIT] = { .run = probe_copy_submit, .context = s },
-        [SETUP] = { .run = probe_copy_setup, .context = s },
-        [POLL] = { .run = probe_poll, .context = s },
-        [WAIT] = { .run = probe_wait, .context = s },
-        [FIRST_OPTIONAL] = { .run = NULL },
-        [FIRST_OPTIONAL + 1] = { .run = NULL },
-    };
-    size_t count = FIRST_OPTIONAL;
+    cal_probe_t probes[PROBES] = { [WAIT] = { .run = probe_wait, .context = s } };
+    probe_t context[PROBES];
+    size_t count = WAIT + 1;
     cal_probe_t *send = NULL, *raw = NULL;
-    if (cal->peer) *(send = &probes[count++]) = (cal_probe_t){ .run = probe_send, .context = s };
+    for (int i = 0; i < PROBES; i++) context[i] = (probe_t){ s, i };
+    for (int i = 0; i < WAIT; i++)
+        probes[i] = (cal_probe_t){ .run = probe_slope, .context = &context[i] };
+    if (cal->peer)
+        *(send = &probes[count++]) = (cal_probe_t){ .run = probe_slope, .context = &context[SEND] };
     if (s->raw) *(raw = &probes[count++]) = (cal_probe_t){ .run = probe_pageable, .context = s };
     cal->what = "calibrate: requests and memory";
     FY_TRY(cal_measure(cal, probes, count));
