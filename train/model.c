@@ -8,8 +8,11 @@
 #include <ferry/autocast.h>
 #include <ferry/scope.h>
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+FY__ABI_FOREIGN_ROW(backward_options, BACKWARD_OPTIONS, accumulate)
 
 void fy_model_destroy(fy_model_t *model)
 {
@@ -303,26 +306,28 @@ fy_status_t fy_model_watch(fy_model_t *model, fy_tape_t *tape)
 
 /* The gaps between gradients are 0: what an op on the whole block left there, such as NaN, no later
  * backward would replace. */
-static fy_status_t clear_gaps(const fy_model_t *model)
+static bool has_gaps(const fy_model_t *model)
 {
     uint64_t elements = 0;
     for (size_t i = 0; i < model->nparams; i++) elements += model->params[i].nelem;
-    return elements == model->room ? FY_STATUS_OK : fy_fill(model->grads, 0);
+    return elements != model->room;
 }
 
 fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,
                               const fy_backward_options_t *options)
 {
+    fy_backward_options_t own;
+    uint64_t version;
     if (!model || !tape || !loss)
         return FYT_FAIL(INVALID_ARGUMENT, "model_backward: model, tape or loss is NULL");
-    fy_scope_t scope = fy_scope_begin("backward");
+    FY_TRY(FY__READ(backward_options, "model_backward", options, &own));
+    FY_TRY(version_of(model->grads, &version));
     /* Gradients that earlier backward passes accumulated stay where this one adds nothing. */
-    const int keeps = options && options->accumulate && model->has_grads;
-    uint64_t version = 0;
-    fy_status_t status = version_of(model->grads, &version);
-    const int is_written = version != model->grads_version; /* by others, since the last backward */
-    if (status == FY_STATUS_OK && is_written && !keeps) status = clear_gaps(model);
-    if (status == FY_STATUS_OK) status = fy_tape_backward(tape, loss, options);
+    const bool keeps = own.accumulate && model->has_grads;
+    const bool is_written = version != model->grads_version; /* by others, since the last one */
+    own.clear = is_written && !keeps && has_gaps(model) ? model->grads : NULL;
+    fy_scope_t scope = fy_scope_begin("backward");
+    fy_status_t status = fy_tape_backward(tape, loss, &own);
     for (size_t i = 0; status == FY_STATUS_OK && !keeps && i < model->nparams; i++) {
         fy_tensor_t *grad = NULL;
         status = fy_tape_grad(tape, model->params[i].value, &grad);

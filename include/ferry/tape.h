@@ -58,6 +58,9 @@ typedef struct fy_backward_options {
      * it fails, the backward does. Both tensors are valid during the call */
     fy_status_t (*on_grad)(void *user, const fy_tensor_t *tensor, fy_tensor_t *grad);
     void *user;
+    /* Zeroed behind all refusals, before the first gradient is written. fy_model_backward sets it
+     * itself. NULL: none */
+    fy_tensor_t *clear;
 } fy_backward_options_t;
 #define FY_BACKWARD_OPTIONS_INIT FY_ZEROED_(backward_options)
 FY_API void fy_backward_options_init(fy_backward_options_t *options, size_t nbytes);
@@ -66,7 +69,7 @@ FY_API void fy_backward_options_init(fy_backward_options_t *options, size_t nbyt
  * the way. Light requests only; waits for nothing. The record is then empty. options may be NULL.
  * Refused, and the tape records on: INVALID_ARGUMENT (no recorded call leads to `loss`),
  * SHAPE_MISMATCH (loss is not one element and there is no seed, or the seed is unlike it),
- * DEVICE_MISMATCH (of the seed).
+ * DEVICE_MISMATCH (of the seed), as fy_fill (of `clear`).
  * Fails, and the record is dropped and gradients are incomplete: BUSY (bytes that the record needs
  * were written since: names them), OUT_OF_MEMORY and others as the calls. */
 FY_API_STATUS fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,

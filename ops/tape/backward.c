@@ -574,6 +574,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     FY_TRY(check_seed(loss, options->seed));
     FY_TRY(check_seed_apart(tape, options));
     if (tape->shares_places) FY_TRY(check_places(tape));
+    if (options->clear) FY_TRY(fy_fill(options->clear, 0));
     tape->is_running = true;
     fy__tape_stop(thread, tape);
     fy_tape_t *interrupted = thread->tape; /* gradients are not recorded, on whichever tape */

@@ -388,6 +388,37 @@ TS_DEVICE_TEST(test_backward_replaces_all_of_the_block)
     }
 }
 
+/* A refused backward leaves the block as it was, and the tape records on. */
+TS_DEVICE_TEST(test_a_refused_backward_keeps_gradients)
+{
+    fy_model_t *model = open_model(ctx, "linear", 3);
+    const fy_model_info_t info = model_info(model);
+    fy_tape_t *tape = watch(model);
+    fy_tensor_t *x = noise(ctx, FY_DIMS(4, 5)), *other = noise(ctx, FY_DIMS(1)), *y, *loss;
+    fy_backward_options_t unlike = FY_BACKWARD_OPTIONS_INIT, bad = unlike;
+    unlike.seed = x;
+    bad.struct_size = 1;
+    backward(model, tape, x, 0);
+    ts_ok(fy_fill(info.grads, 3));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+    ts_fails(fy_model_backward(model, tape, other, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_model_backward(model, tape, y, NULL), SHAPE_MISMATCH);
+    ts_fails(fy_model_backward(model, tape, loss, &unlike), SHAPE_MISMATCH);
+    ts_fails(fy_model_backward(model, tape, loss, &bad), INVALID_ARGUMENT);
+    float *values = bytes_of(info.grads);
+    for (uint64_t k = 0; k < ts_info(info.grads).nelem; k++) assert_true(values[k] == 3);
+    free(values);
+    ts_ok(fy_model_backward(model, tape, loss, NULL));
+    values = bytes_of(info.grads);
+    const uint64_t end = ts_info(info.grads).nelem;
+    assert_true(end > 0 && values[end - 1] == 0 && values[0] != 3);
+    free(values);
+    fy_tape_destroy(tape);
+    fy_model_destroy(model);
+}
+
 TS_DEVICE_TEST(test_refusals)
 {
     fy_model_t *model = open_model(ctx, "lenet", 1);
