@@ -17,6 +17,8 @@ static fy_status_t check_list(const char *call, size_t count, fy_tensor_t *const
         return FYT_FAIL(INVALID_ARGUMENT, "%s: %s", call, count ? "grads is NULL" : "count is 0");
     for (size_t i = 0; i < count; i++)
         if (!grads[i]) return FYT_FAIL(INVALID_ARGUMENT, "%s: grads[%zu] is NULL", call, i);
+    for (size_t i = 0; i < count; i++)
+        FY_TRY(fyt_optimizer_check_in_place(call, "grads", i, grads[i]));
     return FY_STATUS_OK;
 }
 

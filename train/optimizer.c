@@ -190,6 +190,7 @@ static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_t
                         index);
     FY_TRY(fy_tensor_query(value, &v));
     FY_TRY(fy_tensor_query(grad, &g));
+    if (v.is_read_only) return fyt_optimizer_check_in_place("optimizer", "values", index, value);
     if (v.device != device || g.device != device)
         return FYT_FAIL(
             DEVICE_MISMATCH,
@@ -432,6 +433,9 @@ fy_status_t fy_optimizer_unscale(fy_optimizer_t *optimizer)
     if (!optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_unscale: optimizer is NULL");
     fyt_scaling_t *scaling = &optimizer->scaling;
     if (!scaling->state || scaling->is_checked) return FY_STATUS_OK;
+    for (size_t i = 0; i < optimizer->count; i++)
+        FY_TRY(fyt_optimizer_check_in_place("optimizer_unscale", "grads", i,
+                                            optimizer->pairs[i].grad));
     FY_TRY(check_all(optimizer));
     for (size_t i = 0; i < optimizer->count; i++)
         FY_TRY(fyt_scaling_divide(scaling, optimizer->pairs[i].grad));

@@ -20,6 +20,10 @@ fy_status_t fyt_optimizer_create(const fy_optimizer_options_t *options, size_t c
 /* Dense tensors; values may be NULL. Fails: INVALID_ARGUMENT (names two that share bytes). */
 fy_status_t fyt_optimizer_check_overlap(const char *what, size_t count, fy_tensor_t *const *values,
                                         fy_tensor_t *const *grads);
+/* May an op change `tensor`, `list[index]`, in place? A call on several asks before its first
+ * write. Fails: DTYPE_MISMATCH (no float), INVALID_ARGUMENT (read-only, broadcast). */
+fy_status_t fyt_optimizer_check_in_place(const char *what, const char *list, size_t index,
+                                         const fy_tensor_t *tensor);
 fyt_ranges_t *fyt_optimizer_ranges(fy_optimizer_t *optimizer);
 /* Of what fy_optimizer_get leaves out: names and factors of groups, options of loss scaling. */
 uint64_t fyt_optimizer_checksum(const fy_optimizer_t *optimizer);

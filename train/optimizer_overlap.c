@@ -61,3 +61,19 @@ fy_status_t fyt_optimizer_check_overlap(const char *what, size_t count, fy_tenso
     free(spans);
     return status;
 }
+
+fy_status_t fyt_optimizer_check_in_place(const char *what, const char *list, size_t index,
+                                         const fy_tensor_t *tensor)
+{
+    fy_tensor_info_t info = { .struct_size = sizeof info };
+    FY_TRY(fy_tensor_query(tensor, &info));
+    if (info.dtype != FY_DTYPE_F32 && info.dtype != FY_DTYPE_F64 && info.dtype != FY_DTYPE_F16 &&
+        info.dtype != FY_DTYPE_BF16)
+        return FYT_FAIL(DTYPE_MISMATCH, "%s: %s[%zu] is %s; it must be f32, f64, f16 or bf16", what,
+                        list, index, fy_dtype_name(info.dtype));
+    int repeats = 0;
+    for (int i = 0; i < info.rank; i++) repeats |= info.dims[i] > 1 && info.strides[i] == 0;
+    if (!info.is_read_only && !repeats) return FY_STATUS_OK;
+    return FYT_FAIL(INVALID_ARGUMENT, "%s: %s[%zu] %s, and is changed in place: give a copy of it",
+                    what, list, index, repeats ? "repeats its elements" : "is read-only");
+}

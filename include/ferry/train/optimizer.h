@@ -154,10 +154,11 @@ FY_API void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, co
  * download. Computes in f32, or in f64 if a gradient is f64, on copies of gradients of other
  * dtypes.
  * *out_norm (may be NULL) is the norm before, in that dtype, rank 0, on the device. Fails:
- * INVALID_ARGUMENT (max_norm not above 0; two dense ones share bytes). */
+ * INVALID_ARGUMENT (max_norm not above 0; two dense ones share bytes; one is read-only or a
+ * broadcast), DTYPE_MISMATCH (no float); then none has changed. */
 FY_API_STATUS fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double max_norm,
                                  fy_tensor_t **out_norm);
-/* Clamps each element to [-max, max]. */
+/* Clamps each element to [-max, max]. Fails: as fy_grads_clip_norm. */
 FY_API_STATUS fy_grads_clip_value(size_t count, fy_tensor_t *const *grads, double max);
 
 #ifdef __cplusplus

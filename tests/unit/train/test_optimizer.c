@@ -229,6 +229,46 @@ TS_DEVICE_TEST(gradients_are_clipped)
     ts_fails(fy_grads_clip_value(2, grads, NAN), INVALID_ARGUMENT);
 }
 
+/* A call on several tensors that is refused for the last one has changed none. */
+TS_DEVICE_TEST(a_refused_call_changes_no_tensor_of_several)
+{
+    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start), *wide, *only;
+    fy_tensor_t *grads[2] = { ts_f32(ctx->device, FY_DIMS(N), k_start) }, *bad[3] = { NULL };
+    DLManagedTensorVersioned *managed;
+    float got[N];
+    ts_ok(fy_slice(value, 0, 0, 1, &wide));
+    ts_ok(fy_broadcast(wide, FY_DIMS(N), &bad[0]));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_I32, FY_DIMS(N), &bad[1]));
+    if (ctx->is_host) {
+        ts_ok(fy_tensor_to_dlpack(value, FY_ACCESS_READ, NULL, &managed));
+        ts_ok(fy_tensor_from_dlpack(ctx->device, managed, &bad[2]));
+    }
+    for (int i = 0; i < 3; i++) {
+        const fy_status_t want = i == 1 ? FY_STATUS_DTYPE_MISMATCH : FY_STATUS_INVALID_ARGUMENT;
+        if (!(grads[1] = bad[i])) continue;
+        assert_int_equal(fy_grads_clip_value(2, grads, 0.5), want);
+        assert_non_null(strstr(fy_error_get()->text, "grads_clip_value: grads[1]"));
+        assert_int_equal(fy_grads_clip_norm(2, grads, 0.5, NULL), want);
+        ts_read(grads[0], got, sizeof got);
+        for (int k = 0; k < N; k++) assert_true(got[k] == k_start[k]);
+    }
+    if (!(only = bad[2])) return;
+    const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    fy_optimizer_options_t o = FY_OPTIMIZER_OPTIONS_INIT;
+    fy_optimizer_t *optimizer;
+    o.loss_scaling = &scaling;
+    fy_tensor_t *pairs[2] = { ts_f32(ctx->device, FY_DIMS(N), k_start),
+                              ts_f32(ctx->device, FY_DIMS(N), k_start) };
+    ts_ok(fy_optimizer_create(&o, 2, pairs, grads, &optimizer));
+    ts_fails_with(fy_optimizer_unscale(optimizer), INVALID_ARGUMENT, "grads[1] is read-only");
+    ts_read(grads[0], got, sizeof got);
+    for (int k = 0; k < N; k++) assert_true(got[k] == k_start[k]);
+    fy_optimizer_destroy(optimizer);
+    pairs[1] = only, grads[1] = value;
+    ts_fails_with(fy_optimizer_create(&o, 2, pairs, grads, &optimizer), INVALID_ARGUMENT,
+                  "values[1] is read-only");
+}
+
 /* Their norm, 120000, is no f16; of one dtype and of two. */
 TS_DEVICE_TEST(half_gradients_are_clipped)
 {
