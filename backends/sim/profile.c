@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define MIB            (1ull << 20)
-#define TERA(tenths)   ((tenths)*100000000000ull) /* in tenths, so that 19.5 stays an integer */
 #define GIGA(n)        ((n)*1000000000ull)
 #define NS_PER_S       1000000000ull
 #define PRODUCT_FITS_N (UINT64_MAX / NS_PER_S)
@@ -30,6 +29,15 @@
  * about 0.2 us. */
 #define KERNEL .kernel_ns = 2000, .poll_ns = 200
 
+/* Memory in MiB; f32, f64, f16 and bf16 in GFLOP/s; memory and peers in GB/s; launch_submit_ns and
+ * wake_ns; the link. */
+#define PROFILE(name_, mib, f32, f64, f16, bf16, memory, peer, submit, wake, link)                 \
+    {                                                                                              \
+        .name = name_, .memory_nbytes = (mib)*MIB, .f32_flops_per_s = GIGA(f32),                   \
+        .f64_flops_per_s = GIGA(f64), .f16_flops_per_s = GIGA(f16),                                \
+        .bf16_flops_per_s = GIGA(bf16), .memory_bytes_per_s = GIGA(memory),                        \
+        .peer_bytes_per_s = GIGA(peer), .launch_submit_ns = submit, .wake_ns = wake, link, KERNEL, \
+    }
 /* wake_ns is chosen so that reading 4 bytes (submit + set-up + wait) takes the measured time: 9-32
  * us, less on newer ones.
  * memory_nbytes is the total of nvidia-smi. launch_submit_ns: 1.0-1.7 us of host time, less on
@@ -37,120 +45,28 @@
  * Tensor-core rates are dense (datasheets print twice that "with sparsity"). f32 is the plain f32
  * rate, not TF32. */
 static const fy__sim_profile_t profiles[] = {
-    {
-        /* One of the board's two GK210. Tesla K80 board specification BD-07317-001: 24 GB, 480
-         * GB/s, 8.73 TFLOPS f32 and 2.91 f64 with boost, for two. No 16-bit arithmetic: computed in
-         * f32. Peers over PCIe 3. */
-        .name = "k80",
-        .memory_nbytes = 11441 * MIB,
-        .f32_flops_per_s = 4365 * GIGA(1),
-        .f64_flops_per_s = 1455 * GIGA(1),
-        .f16_flops_per_s = 4365 * GIGA(1),
-        .bf16_flops_per_s = 4365 * GIGA(1),
-        .memory_bytes_per_s = GIGA(240),
-        .peer_bytes_per_s = GIGA(12),
-        .launch_submit_ns = 1700,
-        .wake_ns = 23000,
-        PCIE3,
-        KERNEL,
-    },
-    {
-        /* V100 datasheet (January 2020), SXM2 16 GB: 15.7 TFLOPS f32, 7.8 f64, 125 tensor f16, 900
-         * GB/s, NVLink 300 GB/s both ways together. No bf16: computed in f32. */
-        .name = "v100",
-        .memory_nbytes = 16160 * MIB,
-        .f32_flops_per_s = TERA(157),
-        .f64_flops_per_s = TERA(78),
-        .f16_flops_per_s = TERA(1250),
-        .bf16_flops_per_s = TERA(157),
-        .memory_bytes_per_s = GIGA(900),
-        .peer_bytes_per_s = GIGA(150),
-        .launch_submit_ns = 1500,
-        .wake_ns = 11000,
-        PCIE3,
-        KERNEL,
-    },
-    {
-        /* A100 80 GB datasheet, SXM4: 19.5 TFLOPS f32, 19.5 f64 tensor, 312 f16 and bf16 tensor,
-         * 2,039 GB/s, NVLink 600 GB/s. */
-        .name = "a100",
-        .memory_nbytes = 81920 * MIB,
-        .f32_flops_per_s = TERA(195),
-        .f64_flops_per_s = TERA(195),
-        .f16_flops_per_s = TERA(3120),
-        .bf16_flops_per_s = TERA(3120),
-        .memory_bytes_per_s = GIGA(2039),
-        .peer_bytes_per_s = GIGA(300),
-        .launch_submit_ns = 1300,
-        .wake_ns = 7000,
-        PCIE4,
-        KERNEL,
-    },
-    {
-        /* H100 datasheet, SXM: 67 TFLOPS f32, 67 f64 tensor, 1,979 f16 and bf16 tensor with
-         * sparsity, 3.35 TB/s, NVLink 900 GB/s. */
-        .name = "h100",
-        .memory_nbytes = 81559 * MIB,
-        .f32_flops_per_s = TERA(670),
-        .f64_flops_per_s = TERA(670),
-        .f16_flops_per_s = TERA(9895),
-        .bf16_flops_per_s = TERA(9895),
-        .memory_bytes_per_s = GIGA(3350),
-        .peer_bytes_per_s = GIGA(450),
-        .launch_submit_ns = 1000,
-        .wake_ns = 3500,
-        PCIE5,
-        KERNEL,
-    },
-    {
-        /* H200 datasheet, SXM: rates as H100, 141 GB, 4.8 TB/s, NVLink 900 GB/s. */
-        .name = "h200",
-        .memory_nbytes = 143771 * MIB,
-        .f32_flops_per_s = TERA(670),
-        .f64_flops_per_s = TERA(670),
-        .f16_flops_per_s = TERA(9895),
-        .bf16_flops_per_s = TERA(9895),
-        .memory_bytes_per_s = GIGA(4800),
-        .peer_bytes_per_s = GIGA(450),
-        .launch_submit_ns = 1000,
-        .wake_ns = 3500,
-        PCIE5,
-        KERNEL,
-    },
-    {
-        /* Ada GPU architecture whitepaper, appendix A: 82.6 TFLOPS f32, 165.2 f16 and bf16 tensor
-         * with f32 accumulate, f64 at 1/64 of f32, 1,008 GB/s, 24 GB. No NVLink: peers over PCIe
-         * 4. */
-        .name = "rtx4090",
-        .memory_nbytes = 24564 * MIB,
-        .f32_flops_per_s = TERA(826),
-        .f64_flops_per_s = 1290 * GIGA(1),
-        .f16_flops_per_s = TERA(1652),
-        .bf16_flops_per_s = TERA(1652),
-        .memory_bytes_per_s = GIGA(1008),
-        .peer_bytes_per_s = GIGA(25),
-        .launch_submit_ns = 1200,
-        .wake_ns = 7000,
-        PCIE4,
-        KERNEL,
-    },
-    {
-        /* T4 datasheet: 8.1 TFLOPS f32, 65 f16 tensor, 16 GB; memory 5001 MHz x 256 bit = 320 GB/s
-         * (product brief PB-09256-001); f64 at 1/32 of f32 (Turing whitepaper). No bf16: computed
-         * in f32. Peers over PCIe 3. */
-        .name = "t4",
-        .memory_nbytes = 15360 * MIB,
-        .f32_flops_per_s = TERA(81),
-        .f64_flops_per_s = 253 * GIGA(1),
-        .f16_flops_per_s = TERA(650),
-        .bf16_flops_per_s = TERA(81),
-        .memory_bytes_per_s = GIGA(320),
-        .peer_bytes_per_s = GIGA(12),
-        .launch_submit_ns = 1700,
-        .wake_ns = 11000,
-        PCIE3,
-        KERNEL,
-    },
+    /* One of the board's two GK210. Tesla K80 board specification BD-07317-001: 24 GB, 480
+     * GB/s, 8.73 TFLOPS f32 and 2.91 f64 with boost, for two. No 16-bit arithmetic: computed in
+     * f32. Peers over PCIe 3. */
+    PROFILE("k80", 11441, 4365, 1455, 4365, 4365, 240, 12, 1700, 23000, PCIE3),
+    /* V100 datasheet (January 2020), SXM2 16 GB: 15.7 TFLOPS f32, 7.8 f64, 125 tensor f16, 900
+     * GB/s, NVLink 300 GB/s both ways together. No bf16: computed in f32. */
+    PROFILE("v100", 16160, 15700, 7800, 125000, 15700, 900, 150, 1500, 11000, PCIE3),
+    /* A100 80 GB datasheet, SXM4: 19.5 TFLOPS f32, 19.5 f64 tensor, 312 f16 and bf16 tensor,
+     * 2,039 GB/s, NVLink 600 GB/s. */
+    PROFILE("a100", 81920, 19500, 19500, 312000, 312000, 2039, 300, 1300, 7000, PCIE4),
+    /* H100 datasheet, SXM: 67 TFLOPS f32, 67 f64 tensor, 1,979 f16 and bf16 tensor with
+     * sparsity, 3.35 TB/s, NVLink 900 GB/s. */
+    PROFILE("h100", 81559, 67000, 67000, 989500, 989500, 3350, 450, 1000, 3500, PCIE5),
+    /* H200 datasheet, SXM: rates as H100, 141 GB, 4.8 TB/s, NVLink 900 GB/s. */
+    PROFILE("h200", 143771, 67000, 67000, 989500, 989500, 4800, 450, 1000, 3500, PCIE5),
+    /* Ada GPU architecture whitepaper, appendix A: 82.6 TFLOPS f32, 165.2 f16 and bf16 tensor with
+     * f32 accumulate, f64 at 1/64 of f32, 1,008 GB/s, 24 GB. No NVLink: peers over PCIe 4. */
+    PROFILE("rtx4090", 24564, 82600, 1290, 165200, 165200, 1008, 25, 1200, 7000, PCIE4),
+    /* T4 datasheet: 8.1 TFLOPS f32, 65 f16 tensor, 16 GB; memory 5001 MHz x 256 bit = 320 GB/s
+     * (product brief PB-09256-001); f64 at 1/32 of f32 (Turing whitepaper). No bf16: computed
+     * in f32. Peers over PCIe 3. */
+    PROFILE("t4", 15360, 8100, 253, 65000, 8100, 320, 12, 1700, 11000, PCIE3),
 };
 
 /* A small server: two cores with AVX-512 reach 300 GFLOP/s in f32 GEMM and stream about 10 GB/s; a
