@@ -45,24 +45,56 @@ static inline int is_plain(const fy_launch_t *launch, int64_t serial)
                                                fy__serial_of(launch->dst->dtype, serial)) == 1);
 }
 
-/* ---- families ---- */
+/* ---- loops by dtype ---- */
 
-/* All but the smallest: out of line, so that a tiny add saves few registers. */
-static __attribute__((noinline)) fy_status_t run_binary_large(const fy__loops_t *loops,
-                                                              const fy_launch_t *launch)
+/* All but the smallest launches. `dtype` selects the loop: that of dst, or of compared sources. Out
+ * of line, so that a tiny add saves few registers. */
+static __attribute__((noinline)) fy_status_t run_two(const fy__loops_t *loops,
+                                                     const fy_launch_t *launch,
+                                                     const fy__loop2_fn *by_dtype, int32_t dtype,
+                                                     int64_t serial)
 {
-    const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
-    const fy_desc_t *dst = launch->dst, *src = launch->src;
-    const fy__loop2_fn loop = loops->binary[row->index][dst->dtype];
-    if (loop && is_plain(launch, serial_of[row->maths])) {
-        loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
+    const fy_desc_t *src = launch->src;
+    if (by_dtype[dtype] && is_plain(launch, serial)) {
+        by_dtype[dtype]((int64_t)launch->nelem, launch->dst->data, src[0].data, src[1].data);
         return FY_STATUS_OK;
     }
     fy__map_t map = { .loops = loops, .block = block2 };
-    map.loop.two = loops->binary[row->index][fy__compute_dtype(launch->dst->dtype)];
-    fy__map_run(&map, launch, serial_of[row->maths]);
+    map.loop.two = by_dtype[fy__compute_dtype(dtype)];
+    fy__map_run(&map, launch, serial);
     return FY_STATUS_OK;
 }
+
+static __attribute__((noinline)) fy_status_t run_one(const fy__loops_t *loops,
+                                                     const fy_launch_t *launch,
+                                                     const fy__loop1_fn *by_dtype, int32_t dtype,
+                                                     int64_t serial)
+{
+    if (by_dtype[dtype] && is_plain(launch, serial)) {
+        by_dtype[dtype]((int64_t)launch->nelem, launch->dst->data, launch->src->data);
+        return FY_STATUS_OK;
+    }
+    fy__map_t map = { .loops = loops, .block = block1 };
+    map.loop.one = by_dtype[fy__compute_dtype(dtype)];
+    fy__map_run(&map, launch, serial);
+    return FY_STATUS_OK;
+}
+
+/* With two numbers; f32 and f64 have loops. `map` says whether dst is read. */
+static fy_status_t run_scaled(fy__map_t map, const fy_launch_t *launch,
+                              const fy__loop_scaled_fn *by_dtype, int64_t serial)
+{
+    const int32_t dtype = launch->dst->dtype;
+    map.block = block_scaled;
+    map.loop.scaled = by_dtype[fy__compute_dtype(dtype)];
+    if (dtype <= FY_DTYPE_F64 && is_plain(launch, serial))
+        map.loop.scaled((int64_t)launch->nelem, launch->dst->data, launch->src->data, map.p, map.q);
+    else
+        fy__map_run(&map, launch, serial);
+    return FY_STATUS_OK;
+}
+
+/* ---- families ---- */
 
 fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch)
@@ -76,24 +108,8 @@ fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops,
     const fy__loop2_fn loop = table->binary[row->index][dst->dtype];
     (void)host;
     if (__builtin_expect(!loop || launch->nelem > ALONE || !is_flat(launch), 0))
-        return run_binary_large(loops, launch);
+        return run_two(loops, launch, loops->binary[row->index], dst->dtype, serial_of[row->maths]);
     loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
-    return FY_STATUS_OK;
-}
-
-static __attribute__((noinline)) fy_status_t run_unary_large(const fy__loops_t *loops,
-                                                             const fy_launch_t *launch)
-{
-    const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
-    const fy_desc_t *dst = launch->dst;
-    const fy__loop1_fn loop = loops->unary[row->index][dst->dtype];
-    if (loop && is_plain(launch, serial_of[row->maths])) {
-        loop((int64_t)launch->nelem, dst->data, launch->src->data);
-        return FY_STATUS_OK;
-    }
-    fy__map_t map = { .loops = loops, .block = block1 };
-    map.loop.one = loops->unary[row->index][fy__compute_dtype(launch->dst->dtype)];
-    fy__map_run(&map, launch, serial_of[row->maths]);
     return FY_STATUS_OK;
 }
 
@@ -105,7 +121,7 @@ fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops,
     const fy__loop1_fn loop = loops->unary[row->index][dst->dtype];
     (void)host;
     if (__builtin_expect(!loop || launch->nelem > ALONE || !is_flat(launch), 0))
-        return run_unary_large(loops, launch);
+        return run_one(loops, launch, loops->unary[row->index], dst->dtype, serial_of[row->maths]);
     loop((int64_t)launch->nelem, dst->data, launch->src->data);
     return FY_STATUS_OK;
 }
@@ -113,34 +129,17 @@ fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops,
 fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops,
                             const fy_launch_t *launch)
 {
-    const fy_desc_t *dst = launch->dst, *src = launch->src;
-    const fy__loop2_fn *row = loops->compare[fy__kernel_rows[launch->op].index],
-                       loop = row[src->dtype];
     (void)host;
-    if (loop && is_plain(launch, SERIAL_CHEAP)) {
-        loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
-        return FY_STATUS_OK;
-    }
-    fy__map_t map = { .loops = loops, .block = block2 };
-    map.loop.two = row[fy__compute_dtype(src->dtype)];
-    fy__map_run(&map, launch, SERIAL_CHEAP);
-    return FY_STATUS_OK;
+    return run_two(loops, launch, loops->compare[fy__kernel_rows[launch->op].index],
+                   launch->src->dtype, SERIAL_CHEAP);
 }
 
 fy_status_t fy__run_test(const fy_host_api_t *host, const fy__loops_t *loops,
                          const fy_launch_t *launch)
 {
-    const fy__loop1_fn *row = loops->test[fy__kernel_rows[launch->op].index];
-    const fy__loop1_fn loop = row[launch->src->dtype];
     (void)host;
-    if (loop && is_plain(launch, SERIAL_CHEAP)) {
-        loop((int64_t)launch->nelem, launch->dst->data, launch->src->data);
-        return FY_STATUS_OK;
-    }
-    fy__map_t map = { .loops = loops, .block = block1 };
-    map.loop.one = row[fy__compute_dtype(launch->src->dtype)];
-    fy__map_run(&map, launch, SERIAL_CHEAP);
-    return FY_STATUS_OK;
+    return run_one(loops, launch, loops->test[fy__kernel_rows[launch->op].index],
+                   launch->src->dtype, SERIAL_CHEAP);
 }
 
 fy_status_t fy__run_scaled(const fy_host_api_t *host, const fy__loops_t *loops,
@@ -149,34 +148,18 @@ fy_status_t fy__run_scaled(const fy_host_api_t *host, const fy__loops_t *loops,
     const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
     const double *attrs = (const double *)launch->attrs;
     const double q = launch->attrs_nbytes > sizeof *attrs ? attrs[1] : 0;
-    const int32_t dtype = launch->dst->dtype;
     (void)host;
-    if (dtype <= FY_DTYPE_F64 && is_plain(launch, serial_of[row->maths])) {
-        loops->scaled[row->index][dtype]((int64_t)launch->nelem, launch->dst->data,
-                                         launch->src->data, attrs[0], q);
-        return FY_STATUS_OK;
-    }
-    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs[0], .q = q };
-    map.loop.scaled = loops->scaled[row->index][fy__compute_dtype(dtype)];
-    fy__map_run(&map, launch, serial_of[row->maths]);
-    return FY_STATUS_OK;
+    return run_scaled((fy__map_t){ .loops = loops, .p = attrs[0], .q = q }, launch,
+                      loops->scaled[row->index], serial_of[row->maths]);
 }
 
 fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch)
 {
     const fy_affine_attrs_t *attrs = (const fy_affine_attrs_t *)launch->attrs;
-    const fy_desc_t *dst = launch->dst;
     (void)host;
-    if (dst->dtype <= FY_DTYPE_F64 && is_plain(launch, SERIAL_CHEAP)) {
-        loops->affine[dst->dtype]((int64_t)launch->nelem, dst->data, launch->src->data,
-                                  attrs->scale, attrs->shift);
-        return FY_STATUS_OK;
-    }
-    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->scale, .q = attrs->shift };
-    map.loop.scaled = loops->affine[fy__compute_dtype(dst->dtype)];
-    fy__map_run(&map, launch, SERIAL_CHEAP);
-    return FY_STATUS_OK;
+    return run_scaled((fy__map_t){ .loops = loops, .p = attrs->scale, .q = attrs->shift }, launch,
+                      loops->affine, SERIAL_CHEAP);
 }
 
 /* dst += alpha * src; half precision is widened, updated and rounded once. */
@@ -184,30 +167,20 @@ fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops,
                          const fy_launch_t *launch)
 {
     const fy_axpy_attrs_t *attrs = (const fy_axpy_attrs_t *)launch->attrs;
-    const fy_desc_t *dst = launch->dst;
-    if (dst->dtype <= FY_DTYPE_F64 && is_plain(launch, SERIAL_CHEAP)) {
-        loops->axpy[dst->dtype]((int64_t)launch->nelem, dst->data, launch->src->data, attrs->alpha,
-                                0);
-        return FY_STATUS_OK;
-    }
     fy_launch_t assign = *launch; /* axpy adds by itself */
-    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->alpha, .reads_dst = 1 };
     (void)host;
     assign.accumulate = 0;
-    map.loop.scaled = loops->axpy[fy__compute_dtype(dst->dtype)];
-    fy__map_run(&map, &assign, SERIAL_CHEAP);
-    return FY_STATUS_OK;
+    return run_scaled((fy__map_t){ .loops = loops, .p = attrs->alpha, .reads_dst = 1 }, &assign,
+                      loops->axpy, SERIAL_CHEAP);
 }
 
 fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops,
                           const fy_launch_t *launch)
 {
     const fy_clamp_attrs_t *attrs = (const fy_clamp_attrs_t *)launch->attrs;
-    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->low, .q = attrs->high };
     (void)host;
-    map.loop.scaled = loops->clamp[fy__compute_dtype(launch->dst->dtype)];
-    fy__map_run(&map, launch, SERIAL_CHEAP);
-    return FY_STATUS_OK;
+    return run_scaled((fy__map_t){ .loops = loops, .p = attrs->low, .q = attrs->high }, launch,
+                      loops->clamp, SERIAL_CHEAP);
 }
 
 /* dst *= min(1, max_norm / (src + 1e-6)), as axpy updates. */
@@ -215,11 +188,9 @@ fy_status_t fy__run_clip(const fy_host_api_t *host, const fy__loops_t *loops,
                          const fy_launch_t *launch)
 {
     const fy_clip_attrs_t *attrs = (const fy_clip_attrs_t *)launch->attrs;
-    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->max_norm, .reads_dst = 1 };
     (void)host;
-    map.loop.scaled = loops->clip[fy__compute_dtype(launch->dst->dtype)];
-    fy__map_run(&map, launch, SERIAL_CHEAP);
-    return FY_STATUS_OK;
+    return run_scaled((fy__map_t){ .loops = loops, .p = attrs->max_norm, .reads_dst = 1 }, launch,
+                      loops->clip, SERIAL_CHEAP);
 }
 
 fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops,
