@@ -167,9 +167,8 @@ fy_status_t fy__shape_conv2d_backward_weight(const fy_op_info_t *info, fy_launch
 fy_status_t fy__shape_conv2d_backward_params(const fy_op_info_t *info, fy_launch_t *launch)
 {
     FY_TRY(fy__shape_conv2d_backward_weight(info, launch));
-    launch->dst[1].dtype = launch->dst[0].dtype;
+    fy__shape_like(&launch->dst[1], &launch->dst[0]);
     launch->dst[1].rank = 1;
-    launch->dst[1].dims[0] = launch->dst[0].dims[0];
     return FY_STATUS_OK;
 }
 

@@ -80,9 +80,7 @@ fy_status_t fy__shape_linear(const fy_op_info_t *info, fy_launch_t *launch)
                        "%s: the bias (src2) is %s, it needs one value for each of %" PRId64
                        " results",
                        info->name, FY__DESC_TEXT(bias), w->dims[0]);
-    dst->dtype = x->dtype;
-    dst->rank = x->rank;
-    for (int i = 0; i < x->rank - 1; i++) dst->dims[i] = x->dims[i];
+    fy__shape_like(dst, x);
     dst->dims[x->rank - 1] = w->dims[0];
     return FY_STATUS_OK;
 }
@@ -208,9 +206,7 @@ fy_status_t fy__shape_concat(const fy_op_info_t *info, fy_launch_t *launch)
                            info->name, attrs->axis);
         }
     }
-    dst->dtype = first->dtype;
-    dst->rank = first->rank;
-    for (int axis = 0; axis < first->rank; axis++)
-        dst->dims[axis] = axis == attrs->axis ? length : first->dims[axis];
+    fy__shape_like(dst, first);
+    dst->dims[attrs->axis] = length;
     return FY_STATUS_OK;
 }

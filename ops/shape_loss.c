@@ -140,16 +140,13 @@ fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch)
 static fy_status_t alike(const fy_op_info_t *info, fy_launch_t *launch, int first, int second)
 {
     const fy_desc_t *a = &launch->src[first];
-    fy_desc_t *dst = &launch->dst[0];
     FY_TRY(fy__check_same_dtype(info, launch, 0, second));
     FY_TRY(fy__check_dtype(info, FY__SRC, first, a, info->dtypes));
     if (!fy__same_dims(a, &launch->src[second]))
         return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, %s is %s: they must be equal", info->name,
                        FY__SRC_TEXT(info->name, first), FY__DESC_TEXT(a),
                        FY__SRC_TEXT(info->name, second), FY__DESC_TEXT(&launch->src[second]));
-    dst->dtype = a->dtype;
-    dst->rank = a->rank;
-    for (int i = 0; i < a->rank; i++) dst->dims[i] = a->dims[i];
+    fy__shape_like(&launch->dst[0], a);
     return FY_STATUS_OK;
 }
 

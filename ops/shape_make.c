@@ -180,12 +180,8 @@ fy_status_t fy__shape_dropout(const fy_op_info_t *info, fy_launch_t *launch)
 
 fy_status_t fy__shape_dropout_backward(const fy_op_info_t *info, fy_launch_t *launch)
 {
-    const fy_desc_t *dy = &launch->src[0];
-    fy_desc_t *dst = &launch->dst[0];
     FY_TRY(check_dropout(info, launch));
     FY_TRY(check_state(info, FY__SRC, 1, &launch->src[1]));
-    dst->dtype = dy->dtype;
-    dst->rank = dy->rank;
-    for (int i = 0; i < dy->rank; i++) dst->dims[i] = dy->dims[i];
+    fy__shape_like(&launch->dst[0], &launch->src[0]);
     return FY_STATUS_OK;
 }

@@ -118,9 +118,8 @@ fy_status_t fy__shape_batch_norm_inference(const fy_op_info_t *info, fy_launch_t
 /* One value a row of x: x's dims but the last. */
 static void rows_of(fy_desc_t *dst, const fy_desc_t *x)
 {
-    dst->dtype = x->dtype;
-    dst->rank = x->rank - 1;
-    for (int i = 0; i < dst->rank; i++) dst->dims[i] = x->dims[i];
+    fy__shape_like(dst, x);
+    dst->rank--;
 }
 
 /* Weight and bias: sources `first` and after. */

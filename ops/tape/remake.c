@@ -34,16 +34,8 @@ static fy__tape_slot_t *result_slot(const fy_tape_t *tape, uint32_t value)
 /* A blank that stands for the bytes of `tensor` in the storage that its maker will make. */
 static void describe(fy_tensor_t *blank, const fy_tensor_t *tensor)
 {
-    blank->dtype = tensor->dtype;
-    blank->rank = tensor->rank;
-    blank->contiguous = tensor->contiguous;
-    blank->read_only = tensor->read_only;
+    fy__tape_shape_as(blank, tensor);
     blank->data = (void *)((uintptr_t)tensor->data - (uintptr_t)tensor->storage->data);
-    blank->nelem = tensor->nelem;
-    for (int i = 0; i < tensor->rank; i++) {
-        blank->dims[i] = tensor->dims[i];
-        blank->strides[i] = tensor->strides[i];
-    }
 }
 
 fy_status_t fy__tape_save(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operand_t *operand,

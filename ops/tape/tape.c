@@ -117,10 +117,8 @@ void fy__tape_free(fy__thread_t *thread, fy_tensor_t *held)
         fy__tensor_free_blank(thread, held);
 }
 
-void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor)
+void fy__tape_shape_as(fy_tensor_t *blank, const fy_tensor_t *tensor)
 {
-    fy__storage_retain(tensor->storage);
-    blank->storage = tensor->storage;
     blank->dtype = tensor->dtype;
     blank->rank = tensor->rank;
     blank->contiguous = tensor->contiguous;
@@ -131,6 +129,13 @@ void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor)
         blank->dims[i] = tensor->dims[i];
         blank->strides[i] = tensor->strides[i];
     }
+}
+
+void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor)
+{
+    fy__storage_retain(tensor->storage);
+    blank->storage = tensor->storage;
+    fy__tape_shape_as(blank, tensor);
     blank->named = tensor->named;
     atomic_init(&blank->name_number, 0);
     if (tensor->named) memcpy(blank->name, tensor->name, sizeof blank->name);

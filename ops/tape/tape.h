@@ -177,6 +177,8 @@ static inline bool fy__tape_is_float(uint8_t dtype)
 /* A handle on nothing yet, in no scope; NULL: no memory. Then a handle on the bytes of `tensor`. */
 fy_tensor_t *fy__tape_blank(fy__thread_t *thread);
 void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor);
+/* All of a handle but its bytes, its storage and its name. */
+void fy__tape_shape_as(fy_tensor_t *blank, const fy_tensor_t *tensor);
 /* Gives either back. */
 void fy__tape_free(fy__thread_t *thread, fy_tensor_t *held);
 /* A new dense copy in no scope; after a failure *out_copy is unchanged. */
