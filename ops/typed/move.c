@@ -92,13 +92,8 @@ fy_status_t fy_topk(const fy_tensor_t *x, int64_t k, fy_tensor_t **out_values,
                     fy_tensor_t **out_indices)
 {
     const fy_topk_attrs_t attrs = { k };
-    fy_tensor_t *dst[2] = { NULL, NULL };
-    if (!out_values || !out_indices) return fy__op_no_out(FY_OP_TOPK);
-    *out_values = *out_indices = NULL;
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_TOPK], 1, &x, &attrs, 0, 2, dst));
-    *out_values = dst[0];
-    *out_indices = dst[1];
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[2] = { out_values, out_indices };
+    return fy__typed_results(FY_OP_TOPK, 1, &x, &attrs, 2, 2, outs);
 }
 
 /* The concatenation would name views with one more axis. */

@@ -30,15 +30,8 @@ fy_status_t fy_batch_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                    fy_tensor_t **out_dbias)
 {
     const fy_tensor_t *src[6] = { dy, x, weight, mean, rstd, y };
-    fy_tensor_t *dst[3] = { NULL, NULL, NULL };
-    FY__REQUIRE_OUT("batch_norm_backward", out_dx);
-    FY__REQUIRE_OUT("batch_norm_backward", out_dweight);
-    FY__REQUIRE_OUT("batch_norm_backward", out_dbias);
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_BATCH_NORM_BACKWARD], y ? 6 : 5, src, NULL, 0, 3, dst));
-    *out_dx = dst[0];
-    *out_dweight = dst[1];
-    *out_dbias = dst[2];
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[3] = { out_dx, out_dweight, out_dbias };
+    return fy__typed_results(FY_OP_BATCH_NORM_BACKWARD, y ? 6 : 5, src, NULL, 3, 3, outs);
 }
 
 fy_status_t fy_batch_norm_inference(const fy_tensor_t *x, const fy_tensor_t *weight,
@@ -61,19 +54,9 @@ fy_status_t fy_layer_norm(const fy_tensor_t *x, const fy_tensor_t *weight, const
 {
     const fy_norm_attrs_t attrs = { eps };
     const fy_tensor_t *src[3] = { x, weight, bias };
-    fy_tensor_t *dst[3] = { NULL, NULL, NULL };
-    if (out_mean) *out_mean = NULL;
-    if (out_rstd) *out_rstd = NULL;
-    FY__REQUIRE_OUT("layer_norm", out_y);
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_LAYER_NORM],
-                        bias     ? 3
-                        : weight ? 2
-                                 : 1,
-                        src, &attrs, 0, 3, dst));
-    *out_y = dst[0];
-    fy__typed_give(out_mean, dst[1]);
-    fy__typed_give(out_rstd, dst[2]);
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[3] = { out_y, out_mean, out_rstd };
+    const size_t nsrc = bias ? 3 : weight ? 2 : 1;
+    return fy__typed_results(FY_OP_LAYER_NORM, nsrc, src, &attrs, 1, 3, outs);
 }
 
 fy_status_t fy_layer_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
@@ -82,16 +65,8 @@ fy_status_t fy_layer_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                    fy_tensor_t **out_dweight, fy_tensor_t **out_dbias)
 {
     const fy_tensor_t *src[5] = { dy, x, mean, rstd, weight };
-    fy_tensor_t *dst[3] = { NULL, NULL, NULL };
-    FY__REQUIRE_OUT("layer_norm_backward", out_dx);
-    FY__REQUIRE_OUT("layer_norm_backward", out_dweight);
-    FY__REQUIRE_OUT("layer_norm_backward", out_dbias);
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_LAYER_NORM_BACKWARD], weight ? 5 : 4, src, NULL, 0, 3,
-                        dst));
-    *out_dx = dst[0];
-    *out_dweight = dst[1];
-    *out_dbias = dst[2];
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[3] = { out_dx, out_dweight, out_dbias };
+    return fy__typed_results(FY_OP_LAYER_NORM_BACKWARD, weight ? 5 : 4, src, NULL, 3, 3, outs);
 }
 
 fy_status_t fy_rms_norm(const fy_tensor_t *x, const fy_tensor_t *weight, double eps,
@@ -99,13 +74,8 @@ fy_status_t fy_rms_norm(const fy_tensor_t *x, const fy_tensor_t *weight, double 
 {
     const fy_norm_attrs_t attrs = { eps };
     const fy_tensor_t *src[2] = { x, weight };
-    fy_tensor_t *dst[2] = { NULL, NULL };
-    if (out_rstd) *out_rstd = NULL;
-    FY__REQUIRE_OUT("rms_norm", out_y);
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_RMS_NORM], weight ? 2 : 1, src, &attrs, 0, 2, dst));
-    *out_y = dst[0];
-    fy__typed_give(out_rstd, dst[1]);
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[2] = { out_y, out_rstd };
+    return fy__typed_results(FY_OP_RMS_NORM, weight ? 2 : 1, src, &attrs, 1, 2, outs);
 }
 
 fy_status_t fy_rms_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
@@ -113,12 +83,6 @@ fy_status_t fy_rms_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                  fy_tensor_t **out_dx, fy_tensor_t **out_dweight)
 {
     const fy_tensor_t *src[4] = { dy, x, rstd, weight };
-    fy_tensor_t *dst[2] = { NULL, NULL };
-    FY__REQUIRE_OUT("rms_norm_backward", out_dx);
-    FY__REQUIRE_OUT("rms_norm_backward", out_dweight);
-    FY_TRY(
-        fy__dispatch(&fy__op_rows[FY_OP_RMS_NORM_BACKWARD], weight ? 4 : 3, src, NULL, 0, 2, dst));
-    *out_dx = dst[0];
-    *out_dweight = dst[1];
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[2] = { out_dx, out_dweight };
+    return fy__typed_results(FY_OP_RMS_NORM_BACKWARD, weight ? 4 : 3, src, NULL, 2, 2, outs);
 }

@@ -24,13 +24,8 @@ fy_status_t fy_linear_backward_params(const fy_tensor_t *dy, const fy_tensor_t *
                                       fy_tensor_t **out_dw, fy_tensor_t **out_db)
 {
     const fy_tensor_t *src[2] = { dy, x };
-    fy_tensor_t *dst[2] = { NULL, NULL };
-    FY__REQUIRE_OUT("linear_backward_params", out_dw);
-    FY__REQUIRE_OUT("linear_backward_params", out_db);
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_LINEAR_BACKWARD_PARAMS], 2, src, NULL, 0, 2, dst));
-    *out_dw = dst[0];
-    *out_db = dst[1];
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[2] = { out_dw, out_db };
+    return fy__typed_results(FY_OP_LINEAR_BACKWARD_PARAMS, 2, src, NULL, 2, 2, outs);
 }
 
 /* ---- images ---- */
@@ -89,13 +84,8 @@ fy_status_t fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t *
 {
     const fy_tensor_t *src[2] = { dy, x };
     const fy_conv2d_backward_attrs_t all = backward_attrs(attrs, height, width);
-    fy_tensor_t *dst[2] = { NULL, NULL };
-    if (!out_dw || !out_db) return fy__op_no_out(FY_OP_CONV2D_BACKWARD_PARAMS);
-    *out_dw = *out_db = NULL;
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_CONV2D_BACKWARD_PARAMS], 2, src, &all, 0, 2, dst));
-    *out_dw = dst[0];
-    *out_db = dst[1];
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[2] = { out_dw, out_db };
+    return fy__typed_results(FY_OP_CONV2D_BACKWARD_PARAMS, 2, src, &all, 2, 2, outs);
 }
 
 /* ---- pooling ---- */
@@ -154,14 +144,9 @@ fy_status_t fy_scaled_dot_product_attention(const fy_tensor_t *q, const fy_tenso
                                             fy_tensor_t **out_lse)
 {
     const fy_tensor_t *src[4] = { q, k, v, mask };
-    fy_tensor_t *dst[2] = { NULL, NULL };
-    if (out_lse) *out_lse = NULL;
-    FY__REQUIRE_OUT("scaled_dot_product_attention", out_y);
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_SCALED_DOT_PRODUCT_ATTENTION], mask ? 4 : 3, src,
-                        attrs ? attrs : &k_attention, 0, 2, dst));
-    *out_y = dst[0];
-    fy__typed_give(out_lse, dst[1]);
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[2] = { out_y, out_lse };
+    return fy__typed_results(FY_OP_SCALED_DOT_PRODUCT_ATTENTION, mask ? 4 : 3, src,
+                             attrs ? attrs : &k_attention, 1, 2, outs);
 }
 
 fy_status_t fy_scaled_dot_product_attention_backward(const fy_tensor_t *dy, const fy_tensor_t *q,
@@ -173,14 +158,7 @@ fy_status_t fy_scaled_dot_product_attention_backward(const fy_tensor_t *dy, cons
                                                      fy_tensor_t **out_dv)
 {
     const fy_tensor_t *src[7] = { dy, q, k, v, y, lse, mask };
-    fy_tensor_t *dst[3] = { NULL, NULL, NULL };
-    FY__REQUIRE_OUT("scaled_dot_product_attention_backward", out_dq);
-    FY__REQUIRE_OUT("scaled_dot_product_attention_backward", out_dk);
-    FY__REQUIRE_OUT("scaled_dot_product_attention_backward", out_dv);
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_SCALED_DOT_PRODUCT_ATTENTION_BACKWARD], mask ? 7 : 6,
-                        src, attrs ? attrs : &k_attention, 0, 3, dst));
-    *out_dq = dst[0];
-    *out_dk = dst[1];
-    *out_dv = dst[2];
-    return FY_STATUS_OK;
+    fy_tensor_t **const outs[3] = { out_dq, out_dk, out_dv };
+    return fy__typed_results(FY_OP_SCALED_DOT_PRODUCT_ATTENTION_BACKWARD, mask ? 7 : 6, src,
+                             attrs ? attrs : &k_attention, 3, 3, outs);
 }

@@ -39,9 +39,26 @@ fy_status_t fy__typed_axes(const char *call, const fy_tensor_t *src, int naxes, 
     return FY_STATUS_OK;
 }
 
-static fy_status_t reduce(fy_op_t op, const char *call, const fy_tensor_t *src, int naxes,
-                          const int *axes, int keepdims, fy_tensor_t **out_dst)
+fy_status_t fy__typed_results(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                              const void *attrs, size_t needed, size_t ndst,
+                              fy_tensor_t **const *outs)
 {
+    const fy_op_info_t *info = &fy__op_rows[op].info;
+    fy_tensor_t *dst[3] = { NULL, NULL, NULL };
+    for (size_t i = 0; i < ndst; i++)
+        if (outs[i]) *outs[i] = NULL;
+    for (size_t i = 0; i < needed; i++)
+        if (!outs[i])
+            return FY_FAIL(INVALID_ARGUMENT, "%s: out_%s is NULL", info->name, info->dst[i].name);
+    FY_TRY(fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, 0, ndst, dst));
+    for (size_t i = 0; i < ndst; i++) fy__typed_give(outs[i], dst[i]);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t reduce(fy_op_t op, const fy_tensor_t *src, int naxes, const int *axes,
+                          int keepdims, fy_tensor_t **out_dst)
+{
+    const char *call = fy__op_rows[op].info.name;
     if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "%s: out_dst is NULL", call);
     *out_dst = NULL;
     if (!src) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL", call);
@@ -54,7 +71,7 @@ static fy_status_t reduce(fy_op_t op, const char *call, const fy_tensor_t *src, 
     fy_status_t fy_##name(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, \
                           fy_tensor_t **out_dst)                                            \
     {                                                                                       \
-        return reduce(FY_OP_##ENUM, #name, src, naxes, axes, keepdims, out_dst);            \
+        return reduce(FY_OP_##ENUM, src, naxes, axes, keepdims, out_dst);                   \
     }
 REDUCTION(SUM, sum)
 REDUCTION(PROD, prod)
@@ -64,9 +81,11 @@ REDUCTION(MEAN, mean)
 REDUCTION(NORM, norm)
 REDUCTION(MAX, max)
 REDUCTION(MIN, min)
-static fy_status_t search(fy_op_t op, const char *call, const fy_tensor_t *src, int axis,
-                          int keepdims, fy_tensor_t **out_dst)
+/* An op along one axis. */
+static fy_status_t along(fy_op_t op, const fy_tensor_t *src, int axis, int keepdims,
+                         fy_tensor_t **out_dst)
 {
+    const char *call = fy__op_rows[op].info.name;
     if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "%s: out_dst is NULL", call);
     *out_dst = NULL;
     if (!src) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL", call);
@@ -77,7 +96,12 @@ static fy_status_t search(fy_op_t op, const char *call, const fy_tensor_t *src, 
 
 fy_status_t fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst)
 {
-    return search(FY_OP_ARGMAX, "argmax", src, axis, keepdims, out_dst);
+    return along(FY_OP_ARGMAX, src, axis, keepdims, out_dst);
+}
+
+fy_status_t fy_argmin(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst)
+{
+    return along(FY_OP_ARGMIN, src, axis, keepdims, out_dst);
 }
 
 fy_status_t fy_cumsum(const fy_tensor_t *src, int axis, int reverse, fy_tensor_t **out_dst)
@@ -89,29 +113,16 @@ fy_status_t fy_cumsum(const fy_tensor_t *src, int axis, int reverse, fy_tensor_t
     return fy__op_new(FY_OP_CUMSUM, 1, &src, &attrs, out_dst);
 }
 
-fy_status_t fy_argmin(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst)
-{
-    return search(FY_OP_ARGMIN, "argmin", src, axis, keepdims, out_dst);
-}
-
 /* ---- softmax and losses ---- */
 
 fy_status_t fy_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst)
 {
-    FY__REQUIRE_OUT("softmax", out_dst);
-    FY__REQUIRE("softmax", src);
-    fy_axis_attrs_t attrs = { 0, 0 };
-    FY_TRY(fy__typed_axis("softmax", src, axis, &attrs.axis));
-    return fy__op_new(FY_OP_SOFTMAX, 1, &src, &attrs, out_dst);
+    return along(FY_OP_SOFTMAX, src, axis, 0, out_dst);
 }
 
 fy_status_t fy_log_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst)
 {
-    FY__REQUIRE_OUT("log_softmax", out_dst);
-    FY__REQUIRE("log_softmax", src);
-    fy_axis_attrs_t attrs = { 0, 0 };
-    FY_TRY(fy__typed_axis("log_softmax", src, axis, &attrs.axis));
-    return fy__op_new(FY_OP_LOG_SOFTMAX, 1, &src, &attrs, out_dst);
+    return along(FY_OP_LOG_SOFTMAX, src, axis, 0, out_dst);
 }
 
 fy_status_t fy_mse_loss(const fy_tensor_t *pred, const fy_tensor_t *target, fy_tensor_t **out_loss)
@@ -179,10 +190,11 @@ fy_status_t fy_cross_entropy_backward(const fy_tensor_t *dy, const fy_tensor_t *
     return fy__op_new(FY_OP_CROSS_ENTROPY_BACKWARD, 3, src, &attrs, out_dx);
 }
 
-static fy_status_t along(fy_op_t op, const char *call, const fy_tensor_t *dy, const fy_tensor_t *y,
-                         int axis, fy_tensor_t **out_dx)
+static fy_status_t back_along(fy_op_t op, const fy_tensor_t *dy, const fy_tensor_t *y, int axis,
+                              fy_tensor_t **out_dx)
 {
     const fy_tensor_t *src[2] = { dy, y };
+    const char *call = fy__op_rows[op].info.name;
     fy_axis_attrs_t attrs = { 0, 0 };
     if (!out_dx) return fy__op_no_out(op);
     *out_dx = NULL;
@@ -194,13 +206,13 @@ static fy_status_t along(fy_op_t op, const char *call, const fy_tensor_t *dy, co
 fy_status_t fy_softmax_backward(const fy_tensor_t *dy, const fy_tensor_t *y, int axis,
                                 fy_tensor_t **out_dx)
 {
-    return along(FY_OP_SOFTMAX_BACKWARD, "softmax_backward", dy, y, axis, out_dx);
+    return back_along(FY_OP_SOFTMAX_BACKWARD, dy, y, axis, out_dx);
 }
 
 fy_status_t fy_log_softmax_backward(const fy_tensor_t *dy, const fy_tensor_t *y, int axis,
                                     fy_tensor_t **out_dx)
 {
-    return along(FY_OP_LOG_SOFTMAX_BACKWARD, "log_softmax_backward", dy, y, axis, out_dx);
+    return back_along(FY_OP_LOG_SOFTMAX_BACKWARD, dy, y, axis, out_dx);
 }
 
 fy_status_t fy_mse_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *pred,

@@ -33,6 +33,12 @@ fy_status_t fy__typed_axes(const char *call, const fy_tensor_t *src, int naxes, 
 fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value,
                                  fy_fill_attrs_t *out_attrs);
 
+/* Runs `op`, whose `ndst` results are new, 3 at most: result i is *outs[i]. Only the first `needed`
+ * of `outs` must not be NULL. */
+fy_status_t fy__typed_results(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                              const void *attrs, size_t needed, size_t ndst,
+                              fy_tensor_t **const *outs);
+
 /* *out = result; if the caller does not want it (NULL), its handle is destroyed. */
 static inline void fy__typed_give(fy_tensor_t **out, fy_tensor_t *result)
 {
