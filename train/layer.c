@@ -30,14 +30,6 @@ const char *fyt_owner_text(char text[FYT_OWNER_TEXT], const fy_layer_t *layer)
     return text;
 }
 
-void *fyt_settings(const void *settings, size_t nbytes)
-{
-    void *copy = malloc(nbytes);
-    if (copy) return memcpy(copy, settings, nbytes);
-    FYT_FAIL(OUT_OF_MEMORY, "layer: no host memory for %zu bytes", nbytes);
-    return NULL;
-}
-
 static void free_params(size_t count, fy_layer_param_t *params)
 {
     for (size_t i = 0; params && i < count; i++) free((char *)params[i].name);
@@ -157,4 +149,14 @@ fy_status_t fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **
     layer->user = user;
     *out_layer = layer;
     return FY_STATUS_OK;
+}
+
+fy_status_t fyt_layer_create(const fy_layer_def_t *def, const void *settings, size_t nbytes,
+                             fy_layer_t **out_layer)
+{
+    void *copy = settings ? malloc(nbytes) : NULL;
+    if (out_layer) *out_layer = NULL;
+    if (settings && !copy)
+        return FYT_FAIL(OUT_OF_MEMORY, "layer: no host memory for %zu bytes", nbytes);
+    return fy_layer_create(def, copy ? memcpy(copy, settings, nbytes) : NULL, out_layer);
 }

@@ -92,7 +92,8 @@ fy_status_t fyt_batch_norm_forward(const fy_layer_t *layer, const fy_pass_t *pas
 fy_status_t fyt_batch_norm_sync(const fy_norm_exchange_t *exchange,
                                 const fy_batch_norm_attrs_t *attrs, fy_tensor_t *const *params,
                                 fy_tensor_t *x, fy_tensor_t *residual, fy_tensor_t **out_y);
-/* A def's struct of settings, copied to the heap; NULL: no memory (the error is set). */
-void *fyt_settings(const void *settings, size_t nbytes);
+/* fy_layer_create with a copy of `settings` (NULL: none) on the heap as `user`. */
+fy_status_t fyt_layer_create(const fy_layer_def_t *def, const void *settings, size_t nbytes,
+                             fy_layer_t **out_layer);
 
 #endif

@@ -1,7 +1,7 @@
 /* Attention of several heads (Vaswani et al. 2017) as a sequence of three layers: the projection to
  * queries, keys and values, the attention itself, which has no parameters, and the projection of
  * its result. */
-#include "layer.h"
+#include "models.h"
 #include "opset/formulas/attention.h"
 #include "train/abi.h"
 
@@ -61,17 +61,8 @@ static fy_layer_t *make_core(const heads_t *settings)
     fy_layer_t *layer;
     const fy_layer_def_t def = { sizeof def,   "attention",    0,   NULL,
                                  attend_shape, attend_forward, free };
-    void *user = fyt_settings(settings, sizeof *settings);
-    return user && fy_layer_create(&def, user, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *make_projection(int64_t in, int64_t out, int no_bias, fy_init_t weight,
-                                   fy_init_t bias)
-{
-    fy_layer_t *layer;
-    const fy_linear_options_t options = { sizeof options, no_bias, FY_ACTIVATION_NONE, weight,
-                                          bias };
-    return fy_layer_linear(in, out, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+    const fy_status_t status = fyt_layer_create(&def, settings, sizeof *settings, &layer);
+    return status == FY_STATUS_OK ? layer : NULL;
 }
 
 fy_status_t fyt_heads_check(const char *call, int64_t width, int64_t heads)
@@ -107,10 +98,12 @@ fy_status_t fyt_attention(int64_t width, int64_t heads, const fy_attention_optio
                         "layer_attention: a head of %lld; %d at most: more heads than %lld",
                         (long long)(width / heads), FY__ATTENTION_WIDTH, (long long)heads);
     const heads_t settings = { width, heads, own->is_causal };
+    const fyt_style_t in = { FY_ACTIVATION_NONE, own->weight, own->bias, own->no_bias },
+                      out = { FY_ACTIVATION_NONE, own->proj_weight, own->bias, own->no_bias };
     const fy_layer_child_t children[] = {
-        { in_name, make_projection(width, 3 * width, own->no_bias, own->weight, own->bias) },
+        { in_name, fyt_linear(width, 3 * width, in) },
         { "", make_core(&settings) },
-        { out_name, make_projection(width, width, own->no_bias, own->proj_weight, own->bias) },
+        { out_name, fyt_linear(width, width, out) },
     };
-    return fy_layer_sequential(sizeof children / sizeof *children, children, out_layer);
+    return FYT_SEQUENTIAL(children, out_layer);
 }

@@ -1,7 +1,7 @@
 /* Layers made of layers: sequentials, checkpoints, branches, and layers made of those (residual
  * blocks, squeeze-and-excitation).
  * Not here: running them (model_run.c runs the leaves that model_layout.c lists). */
-#include "layer.h"
+#include "models.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,23 +223,13 @@ fy_status_t fy_layer_residual(fy_layer_t *body, fy_layer_t *shortcut, fy_activat
 
 /* ---- squeeze-and-excitation ---- */
 
-/* A convolution of 1 x 1; NULL: it failed. */
-static fy_layer_t *pointwise(int64_t in, int64_t out, fy_activation_t activation, fy_init_t weight,
-                             fy_init_t bias)
-{
-    fy_layer_t *layer;
-    fy_conv2d_options_t options = FY_CONV2D_OPTIONS_INIT;
-    options.activation = activation;
-    options.weight = weight;
-    options.bias = bias;
-    return fy_layer_conv2d(in, out, 1, 1, &options, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
 fy_status_t fy_layer_squeeze_excite(int64_t channels, int64_t squeezed, const char *scale_op,
                                     fy_init_t weight, fy_init_t bias, fy_layer_t **out_layer)
 {
     static const call_t call = { "layer_squeeze_excite", NULL };
-    fy_layer_t *identity, *pool, *scale, *gate = NULL;
+    const fyt_style_t first = { FY_ACTIVATION_RELU, weight, bias, 0 },
+                      second = { FY_ACTIVATION_NONE, weight, bias, 0 };
+    fy_layer_t *identity, *gate = NULL;
     if (out_layer) *out_layer = NULL;
     if (!scale_op || (strcmp(scale_op, "sigmoid") != 0 && strcmp(scale_op, "hardsigmoid") != 0))
         return FYT_FAIL(INVALID_ARGUMENT,
@@ -248,10 +238,10 @@ fy_status_t fy_layer_squeeze_excite(int64_t channels, int64_t squeezed, const ch
                         call.name, scale_op ? scale_op : "(NULL)");
     FY_TRY(fy_layer_identity(&identity));
     const fy_layer_child_t steps[] = {
-        { "avgpool", fyt_layer_spatial_mean(&pool) == FY_STATUS_OK ? pool : NULL },
-        { "fc1", pointwise(channels, squeezed, FY_ACTIVATION_RELU, weight, bias) },
-        { "fc2", pointwise(squeezed, channels, FY_ACTIVATION_NONE, weight, bias) },
-        { "scale_activation", fy_layer_op(scale_op, &scale) == FY_STATUS_OK ? scale : NULL },
+        { "avgpool", fyt_simple(fyt_layer_spatial_mean) },
+        { "fc1", fyt_conv(channels, squeezed, 1, 1, 1, 0, first) },
+        { "fc2", fyt_conv(squeezed, channels, 1, 1, 1, 0, second) },
+        { "scale_activation", fyt_op(scale_op) },
     };
     const fy_status_t status = make(&call, FY_STATUS_OK, FYT_LAYER_SEQUENTIAL, "sequential",
                                     sizeof steps / sizeof *steps, steps, &gate);

@@ -83,8 +83,7 @@ fy_status_t fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *
                                          { "bias", 1, { out }, in, out, options->bias } };
     fy_layer_def_t def = { sizeof def,     "linear", options->no_bias ? 1 : 2, params, linear_shape,
                            linear_forward, free };
-    void *user = fyt_settings(&linear, sizeof linear);
-    return user ? fy_layer_create(&def, user, out_layer) : FY_STATUS_OUT_OF_MEMORY;
+    return fyt_layer_create(&def, &linear, sizeof linear, out_layer);
 }
 
 /* ---- linear with the weight of another layer ---- */
@@ -101,13 +100,9 @@ fy_status_t fy_layer_tied_linear(int64_t in, int64_t out, const char *weight_nam
     const linear_t linear = { in, out, 0, FY_ACTIVATION_NONE };
     const fy_layer_def_t def = { sizeof def,   "tied_linear",  0,   NULL,
                                  linear_shape, linear_forward, free };
-    void *user = fyt_settings(&linear, sizeof linear);
-    char *tied = user ? strdup(weight_name) : NULL;
-    if (!tied) {
-        free(user);
-        return FYT_FAIL(OUT_OF_MEMORY, "layer_tied_linear: no host memory for a layer");
-    }
-    const fy_status_t status = fy_layer_create(&def, user, out_layer);
+    char *tied = strdup(weight_name);
+    if (!tied) return FYT_FAIL(OUT_OF_MEMORY, "layer_tied_linear: no host memory for a layer");
+    const fy_status_t status = fyt_layer_create(&def, &linear, sizeof linear, out_layer);
     if (status != FY_STATUS_OK || !out_layer) {
         free(tied);
         return status;
@@ -228,8 +223,7 @@ fy_status_t fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
     };
     fy_layer_def_t def = { sizeof def,     "conv2d", options->no_bias ? 1 : 2, params, conv2d_shape,
                            conv2d_forward, free };
-    void *user = fyt_settings(&conv, sizeof conv);
-    return user ? fy_layer_create(&def, user, out_layer) : FY_STATUS_OUT_OF_MEMORY;
+    return fyt_layer_create(&def, &conv, sizeof conv, out_layer);
 }
 
 /* ---- without a bias ---- */

@@ -111,8 +111,7 @@ static fy_status_t make_table(const char *call, const fy_layer_def_t *forms, int
     const table_t table = { count, width };
     fy_layer_def_t def = *forms;
     def.params = param;
-    void *user = fyt_settings(&table, sizeof table);
-    return user ? fy_layer_create(&def, user, out_layer) : FY_STATUS_OUT_OF_MEMORY;
+    return fyt_layer_create(&def, &table, sizeof table, out_layer);
 }
 
 static fy_status_t make(const char *call, const fy_layer_def_t *forms, int64_t count, int64_t width,

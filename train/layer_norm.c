@@ -100,8 +100,7 @@ fy_status_t fy_layer_batch_norm(int64_t channels, const fy_batch_norm_options_t 
     };
     const fy_layer_def_t def = { sizeof def,         "batch_norm", 2, params, same_shape,
                                  batch_norm_forward, free,         2, buffers };
-    void *user = fyt_settings(&norm, sizeof norm);
-    return user ? fy_layer_create(&def, user, out_layer) : FY_STATUS_OUT_OF_MEMORY;
+    return fyt_layer_create(&def, &norm, sizeof norm, out_layer);
 }
 
 /* ---- rows ---- */
@@ -160,8 +159,7 @@ static fy_status_t make_row_norm(const char *call, const char *type, int64_t wid
     };
     const fy_layer_def_t def = { sizeof def, type, (size_t)nparams, params, same_shape,
                                  forward,    free };
-    void *user = fyt_settings(&norm, sizeof norm);
-    return user ? fy_layer_create(&def, user, out_layer) : FY_STATUS_OUT_OF_MEMORY;
+    return fyt_layer_create(&def, &norm, sizeof norm, out_layer);
 }
 
 fy_status_t fy_layer_layer_norm(int64_t width, const fy_layer_norm_options_t *options,

@@ -34,9 +34,7 @@ static fy_status_t make(const char *type, const void *settings, size_t nbytes,
                         fy_layer_t **out_layer)
 {
     fy_layer_def_t def = { sizeof def, type, 0, NULL, shape, forward, free };
-    void *user = NULL;
-    if (settings && !(user = fyt_settings(settings, nbytes))) return FY_STATUS_OUT_OF_MEMORY;
-    return fy_layer_create(&def, user, out_layer);
+    return fyt_layer_create(&def, settings, nbytes, out_layer);
 }
 
 /* ---- dropout ---- */

@@ -1,19 +1,9 @@
 /* A block of a transformer, made of other layers: two residuals, each with its norm first.
  * Next: layer_attention.c, layer_containers.c. */
-#include "layer.h"
+#include "models.h"
 #include "train/abi.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 /* The makers give NULL if they fail; a container of NULL fails and keeps their text. */
-
-static fy_layer_t *norm(int64_t width, double eps)
-{
-    fy_layer_t *layer;
-    fy_layer_norm_options_t options = FY_LAYER_NORM_OPTIONS_INIT;
-    options.eps = eps;
-    return fy_layer_layer_norm(width, &options, &layer) == FY_STATUS_OK ? layer : NULL;
-}
 
 static fy_layer_t *attention(int64_t width, int64_t heads, const fy_transformer_options_t *own,
                              const fyt_block_style_t *style)
@@ -30,36 +20,17 @@ static fy_layer_t *attention(int64_t width, int64_t heads, const fy_transformer_
                : NULL;
 }
 
-static fy_layer_t *linear(int64_t in, int64_t out, fy_init_t weight, fy_init_t bias)
-{
-    fy_layer_t *layer;
-    fy_linear_options_t options = FY_LINEAR_OPTIONS_INIT;
-    options.weight = weight;
-    options.bias = bias;
-    return fy_layer_linear(in, out, &options, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *gelu(int is_exact)
-{
-    fy_layer_t *layer;
-    return fy_layer_op(is_exact ? "gelu" : "gelu_tanh", &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *sequence(size_t count, const fy_layer_child_t *children)
-{
-    fy_layer_t *layer;
-    return fy_layer_sequential(count, children, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
 static fy_layer_t *mlp(int64_t width, const fy_transformer_options_t *own,
                        const fyt_block_style_t *style)
 {
+    const fyt_style_t in = { FY_ACTIVATION_NONE, own->weight, own->bias, 0 },
+                      out = { FY_ACTIVATION_NONE, own->proj_weight, own->bias, 0 };
     const fy_layer_child_t children[] = {
-        { style->mlp_in, linear(width, own->hidden, own->weight, own->bias) },
-        { "gelu", gelu(own->is_exact_gelu) },
-        { style->mlp_out, linear(own->hidden, width, own->proj_weight, own->bias) },
+        { style->mlp_in, fyt_linear(width, own->hidden, in) },
+        { "gelu", fyt_op(own->is_exact_gelu ? "gelu" : "gelu_tanh") },
+        { style->mlp_out, fyt_linear(own->hidden, width, out) },
     };
-    return sequence(COUNT(children), children);
+    return fyt_sequence(FYT_COUNT(children), children);
 }
 
 /* x + part(norm(x)) */
@@ -67,9 +38,9 @@ static fy_layer_t *residual(const char *norm_name, const char *name, int64_t wid
                             fy_layer_t *part)
 {
     fy_layer_t *layer;
-    const fy_layer_child_t body[] = { { norm_name, norm(width, eps) }, { name, part } };
-    return fy_layer_residual(sequence(COUNT(body), body), NULL, FY_ACTIVATION_NONE, &layer) ==
-                   FY_STATUS_OK
+    const fy_layer_child_t body[] = { { norm_name, fyt_norm(width, eps) }, { name, part } };
+    return fy_layer_residual(fyt_sequence(FYT_COUNT(body), body), NULL, FY_ACTIVATION_NONE,
+                             &layer) == FY_STATUS_OK
                ? layer
                : NULL;
 }
@@ -100,5 +71,5 @@ fy_status_t fyt_transformer_block(int64_t width, int64_t heads, fy_transformer_o
                        attention(width, heads, &own, style)) },
         { "", residual(style->norm_2, style->mlp, width, style->eps, mlp(width, &own, style)) },
     };
-    return fy_layer_sequential(COUNT(children), children, out_layer);
+    return FYT_SEQUENTIAL(children, out_layer);
 }

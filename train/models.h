@@ -1,4 +1,4 @@
-/* Inside of the known models, shared by the files models*.c. Not public. Next: models.c. */
+/* Inside of the known models and of layers made of others. Not public. Next: models.c. */
 #ifndef FERRY_TRAIN_MODELS_INTERNAL_H_
 #define FERRY_TRAIN_MODELS_INTERNAL_H_
 
@@ -28,6 +28,8 @@ fy_layer_t *fyt_linear(int64_t in, int64_t out, fyt_style_t style);
 /* A square kernel with padding (kernel - 1) / 2 if `is_padded`, else 0. */
 fy_layer_t *fyt_conv(int64_t in, int64_t out, int kernel, int stride, int groups, int is_padded,
                      fyt_style_t style);
+/* fy_layer_layer_norm */
+fy_layer_t *fyt_norm(int64_t width, double eps);
 fy_layer_t *fyt_op(const char *name);
 fy_layer_t *fyt_simple(fy_status_t (*make)(fy_layer_t **));
 fy_layer_t *fyt_dropout(fy_status_t (*make)(double, fy_layer_t **), double p);

@@ -17,12 +17,6 @@ static fy_init_t residual_init(int64_t layers)
     return (fy_init_t){ FY_INIT_NORMAL, 0.02 / sqrt(2.0 * (double)layers) };
 }
 
-static fy_layer_t *norm(int64_t width)
-{
-    fy_layer_t *layer;
-    return fy_layer_layer_norm(width, NULL, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
 static fy_layer_t *block(int64_t width, int64_t heads, int64_t layers)
 {
     fy_layer_t *layer;
@@ -64,7 +58,7 @@ fy_status_t fyt_make_gpt(const int64_t *options, fy_layer_t **out_layer)
         { "wte", embedding(fy_layer_embedding, vocab, width) },
         { "wpe", embedding(fy_layer_position_embedding, context, width) },
         { "h", fyt_sequence((size_t)layers, blocks) },
-        { "ln_f", norm(width) },
+        { "ln_f", fyt_norm(width, 1e-5) },
     };
     const fy_status_t status = fy_layer_tied_linear(width, vocab, "transformer.wte.weight", &head);
     const fy_layer_child_t children[] = {

@@ -25,6 +25,14 @@ fy_layer_t *fyt_conv(int64_t in, int64_t out, int kernel, int stride, int groups
                                                                                       : NULL;
 }
 
+fy_layer_t *fyt_norm(int64_t width, double eps)
+{
+    fy_layer_t *layer;
+    fy_layer_norm_options_t options = FY_LAYER_NORM_OPTIONS_INIT;
+    options.eps = eps;
+    return fy_layer_layer_norm(width, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
 fy_layer_t *fyt_op(const char *name)
 {
     fy_layer_t *layer;

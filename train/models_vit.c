@@ -42,14 +42,6 @@ static fy_layer_t *positions(int64_t count)
                : NULL;
 }
 
-static fy_layer_t *norm(void)
-{
-    fy_layer_t *layer;
-    fy_layer_norm_options_t options = FY_LAYER_NORM_OPTIONS_INIT;
-    options.eps = EPS;
-    return fy_layer_layer_norm(WIDTH, &options, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
 static fy_layer_t *first_token(void)
 {
     fy_layer_t *layer;
@@ -79,7 +71,7 @@ fy_status_t fyt_make_vit_tiny(const int64_t *options, fy_layer_t **out_layer)
         { "", positions(size / patch * (size / patch) + 1) },
         { "blocks", fyt_sequence((size_t)layers, blocks) },
         { "", first_token() },
-        { "norm", norm() },
+        { "norm", fyt_norm(WIDTH, EPS) },
         { "head", fyt_linear(WIDTH, options[1], small) },
     };
     return FYT_SEQUENTIAL(children, out_layer);
