@@ -162,19 +162,16 @@ void fy__cuda_pack_linear_finish(const fy_launch_t *launch, const fy_launch_t *p
                   size = (int64_t)fy__cuda_dtype_nbytes(dst->dtype);
     const fy_linear_attrs_t attrs = { activation_of(launch) };
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, FY_OP_LINEAR, (uint64_t)(count * p->rows), launch->nsrc == 3 ? 2 : 1,
-                       &attrs, sizeof attrs);
-    args->dst[0].data = (uint64_t)(uintptr_t)dst->data + (uint64_t)(first * ld * size);
-    args->dst[0].dtype = dst->dtype;
-    args->src[0].data = (uint64_t)(uintptr_t)scratch->matmul.d;
-    args->src[0].dtype = p->dtype_d;
+    fy__cuda_request_init(out, FY_OP_LINEAR, (uint64_t)(count * p->rows), launch->nsrc == 3 ? 2 : 1,
+                          &attrs, sizeof attrs);
+    fy__cuda_operand_point(&args->dst[0], (char *)dst->data + first * ld * size, dst->dtype);
+    fy__cuda_operand_point(&args->src[0], scratch->matmul.d, p->dtype_d);
     fy__cuda_operand_add(&args->dst[0], count, ld);
     fy__cuda_operand_add(&args->dst[0], p->rows, 1);
     fy__cuda_operand_add(&args->src[0], count, p->rows);
     fy__cuda_operand_add(&args->src[0], p->rows, 1);
     if (launch->nsrc == 3) {
-        args->src[1].data = (uint64_t)(uintptr_t)launch->src[2].data;
-        args->src[1].dtype = launch->src[2].dtype;
+        fy__cuda_operand_point(&args->src[1], launch->src[2].data, launch->src[2].dtype);
         fy__cuda_operand_add(&args->src[1], count, 0);
         fy__cuda_operand_add(&args->src[1], p->rows, launch->src[2].strides[0]);
     }
@@ -185,7 +182,6 @@ void fy__cuda_pack_linear_finish(const fy_launch_t *launch, const fy_launch_t *p
     out->kernel = wide ? FY__CUDA_KERNEL_fy_linear_finish_f64
                        : FY__CUDA_KERNEL_fy_linear_finish_f32;
     out->threads = args->wide > 1 ? args->nelem / args->wide : args->nelem;
-    out->square = 0;
 }
 
 int fy__cuda_linear_params_plan(const fy_launch_t *launch, const fy_launch_t *product,

@@ -147,8 +147,7 @@ fy_status_t fy__cuda_matmul_run(fy__cuda_device_t *dev, CUstream stream, const f
 static void set_matrix(fy__cuda_operand_t *operand, const fy_desc_t *desc, const matrix_t *m,
                        const fy_desc_t *dst)
 {
-    operand->data = (uint64_t)(uintptr_t)desc->data;
-    operand->dtype = desc->dtype;
+    fy__cuda_operand_point(operand, desc->data, desc->dtype);
     for (int axis = 0; axis < dst->rank - 2; axis++)
         fy__cuda_operand_add(operand, dst->dims[axis], m->batch[axis]);
     fy__cuda_operand_add(operand, m->rows, m->row_stride);
@@ -163,7 +162,7 @@ void fy__cuda_pack_matmul(const fy_launch_t *launch, fy__cuda_request_t *out)
     matrix_t a = matrix_of(&launch->src[0], attrs->transpose_a, nbatch),
              b = matrix_of(&launch->src[1], attrs->transpose_b, nbatch);
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, launch->op, launch->nelem, 2, NULL, 0);
+    fy__cuda_request_init(out, launch->op, launch->nelem, 2, NULL, 0);
     args->accumulate = launch->accumulate & 1;
     fy__cuda_operand_set(&args->dst[0], dst);
     set_matrix(&args->src[0], &launch->src[0], &a, dst);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "backends/cuda/flat.h"
-#include "opset/formulas/index.h"
 #include "opset/formulas/step_results.h"
 
 _Static_assert(sizeof(fy__cuda_args_t) <= 4096, "a kernel takes 4 KiB of arguments on every GPU");
@@ -34,9 +33,12 @@ uint64_t fy__cuda_dtype_nbytes(int32_t dtype)
     return nbytes[dtype];
 }
 
-void fy__cuda_args_init(fy__cuda_args_t *args, uint32_t op, uint64_t nelem, unsigned nsrc,
-                        const void *attrs, size_t attrs_nbytes)
+void fy__cuda_request_init(fy__cuda_request_t *out, uint32_t op, uint64_t nelem, unsigned nsrc,
+                           const void *attrs, size_t attrs_nbytes)
 {
+    fy__cuda_args_t *args = &out->args;
+    out->threads = nelem;
+    out->square = 0;
     memset(args, 0, sizeof *args);
     args->struct_size = sizeof *args;
     args->op = op;
@@ -47,10 +49,22 @@ void fy__cuda_args_init(fy__cuda_args_t *args, uint32_t op, uint64_t nelem, unsi
     if (attrs_nbytes > 0) memcpy(args->attrs.bytes, attrs, attrs_nbytes);
 }
 
+uint64_t fy__cuda_nelem(const fy_desc_t *desc)
+{
+    uint64_t nelem = 1;
+    for (int axis = 0; axis < desc->rank; axis++) nelem *= (uint64_t)desc->dims[axis];
+    return nelem;
+}
+
+void fy__cuda_operand_point(fy__cuda_operand_t *operand, const void *data, int32_t dtype)
+{
+    operand->data = (uint64_t)(uintptr_t)data;
+    operand->dtype = dtype;
+}
+
 void fy__cuda_operand_set(fy__cuda_operand_t *operand, const fy_desc_t *desc)
 {
-    operand->data = (uint64_t)(uintptr_t)desc->data;
-    operand->dtype = desc->dtype;
+    fy__cuda_operand_point(operand, desc->data, desc->dtype);
     operand->rank = desc->rank;
     for (int axis = 0; axis < desc->rank; axis++) {
         operand->dims[axis] = desc->dims[axis];
@@ -80,12 +94,10 @@ static uint64_t threads_of(const fy__cuda_args_t *args)
     return args->wide > 1 ? args->nelem / args->wide + 1 : args->nelem;
 }
 
-/* Operand k of the fused index. */
-static void set_fused(fy__cuda_operand_t *operand, const fy_desc_t *desc, const fy__index_t *index,
-                      int k)
+void fy__cuda_operand_fused(fy__cuda_operand_t *operand, const fy_desc_t *desc,
+                            const fy__index_t *index, int k)
 {
-    operand->data = (uint64_t)(uintptr_t)desc->data;
-    operand->dtype = desc->dtype;
+    fy__cuda_operand_point(operand, desc->data, desc->dtype);
     for (int axis = 0; axis < index->rank; axis++)
         fy__cuda_operand_add(operand, index->dims[axis], index->strides[k][axis]);
 }
@@ -146,13 +158,13 @@ void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *ou
     fy__index_make(&index, dst->rank, dst->dims, launch->nsrc + 1, strides);
 
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs,
-                       attrs_nbytes[launch->op]);
+    fy__cuda_request_init(out, launch->op, launch->nelem, launch->nsrc, launch->attrs,
+                          attrs_nbytes[launch->op]);
     args->accumulate = launch->accumulate & 1;
-    set_fused(&args->dst[0], dst, &index, 0);
-    for (int i = 0; i < launch->nsrc; i++) set_fused(&args->src[i], &launch->src[i], &index, i + 1);
+    fy__cuda_operand_fused(&args->dst[0], dst, &index, 0);
+    for (int i = 0; i < launch->nsrc; i++)
+        fy__cuda_operand_fused(&args->src[i], &launch->src[i], &index, i + 1);
     fy__cuda_args_size(args, launch->nelem);
-    out->square = 0;
     if (args->op == FY_OP_COPY && !args->accumulate) {
         fy__cuda_choose_copy(out);
         return;
@@ -168,13 +180,11 @@ static void pack_dst(const fy_launch_t *launch, int kernel, fy__cuda_request_t *
     const int64_t *strides[1] = { dst->strides };
     fy__index_t index;
     fy__index_make(&index, dst->rank, dst->dims, 1, strides);
-    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 0, launch->attrs,
-                       attrs_nbytes[launch->op]);
-    set_fused(&out->args.dst[0], dst, &index, 0);
+    fy__cuda_request_init(out, launch->op, launch->nelem, 0, launch->attrs,
+                          attrs_nbytes[launch->op]);
+    fy__cuda_operand_fused(&out->args.dst[0], dst, &index, 0);
     fy__cuda_args_size(&out->args, launch->nelem);
     out->kernel = kernel;
-    out->threads = launch->nelem;
-    out->square = 0;
 }
 
 void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out)
@@ -223,12 +233,13 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUD
     fy__cuda_args_t *args = &step.args;
     for (int i = 0; i < nalike; i++) strides[i + 1] = launch->dst[i].strides;
     fy__index_make(&index, param->rank, param->dims, nalike + 1, strides);
-    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs,
-                       launch->attrs_nbytes);
+    fy__cuda_request_init(&step, launch->op, launch->nelem, launch->nsrc, launch->attrs,
+                          launch->attrs_nbytes);
     args->ndst = launch->ndst;
-    set_fused(&args->src[0], &launch->src[0], &index, 0);
+    fy__cuda_operand_fused(&args->src[0], &launch->src[0], &index, 0);
     for (int i = 1; i < launch->nsrc; i++) fy__cuda_operand_set(&args->src[i], &launch->src[i]);
-    for (int i = 0; i < nalike; i++) set_fused(&args->dst[i], &launch->dst[i], &index, i + 1);
+    for (int i = 0; i < nalike; i++)
+        fy__cuda_operand_fused(&args->dst[i], &launch->dst[i], &index, i + 1);
     for (int i = nalike; i < launch->ndst; i++)
         fy__cuda_operand_set(&args->dst[i], &launch->dst[i]);
     fy__cuda_args_size(args, launch->nelem);
@@ -247,7 +258,6 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUD
     else
         step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
     step.threads = threads_of(args);
-    step.square = 0;
     int n = results.trust >= 0 ? pack_trust(&step, &args->dst[results.trust], wide_type, out) : 0;
     out[n++] = step;
     if (results.number < 0) return n;
@@ -263,28 +273,24 @@ void fy__cuda_pack_check_finite(const fy_launch_t *launch, fy__cuda_request_t *o
     const int64_t *strides[1] = { x->strides };
     fy__cuda_args_t *args = &out->args;
     fy__index_t index;
-    uint64_t nelem = 1;
-    for (int axis = 0; axis < x->rank; axis++) nelem *= (uint64_t)x->dims[axis];
+    const uint64_t nelem = fy__cuda_nelem(x);
     fy__index_make(&index, x->rank, x->dims, 1, strides);
-    fy__cuda_args_init(args, launch->op, nelem, 1, NULL, 0);
-    set_fused(&args->src[0], x, &index, 0);
+    fy__cuda_request_init(out, launch->op, nelem, 1, NULL, 0);
+    fy__cuda_operand_fused(&args->src[0], x, &index, 0);
     fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
     fy__cuda_args_size(args, nelem);
     (void)fy__cuda_set_wide_source(args, per_access(x->dtype));
     out->kernel = x->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_check_finite_f64
                                            : FY__CUDA_KERNEL_fy_check_finite_f32;
     out->threads = nelem > 0 ? threads_of(args) : 1;
-    out->square = 0;
 }
 
 void fy__cuda_pack_update_scaling(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
-    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 0, launch->attrs,
-                       launch->attrs_nbytes);
+    fy__cuda_request_init(out, launch->op, launch->nelem, 0, launch->attrs, launch->attrs_nbytes);
     fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
     out->kernel = FY__CUDA_KERNEL_fy_update_scaling;
     out->threads = 1;
-    out->square = 0;
 }
 
 static int drops_channels(uint32_t op)
@@ -298,13 +304,12 @@ void fy__cuda_pack_dropout_begin(const fy_launch_t *launch, fy__cuda_request_t *
     const uint64_t drawn = drops_channels(launch->op) && launch->nelem > 0
                                ? (uint64_t)dims[0] * (uint64_t)dims[3]
                                : launch->nelem;
-    fy__cuda_args_init(&out->args, launch->op, drawn, 0, NULL, 0);
+    fy__cuda_request_init(out, launch->op, drawn, 0, NULL, 0);
     out->args.ndst = 2;
     fy__cuda_operand_set(&out->args.dst[0], &launch->dst[1]);
     fy__cuda_operand_set(&out->args.dst[1], &launch->dst[2]);
     out->kernel = FY__CUDA_KERNEL_fy_dropout_begin;
     out->threads = 1;
-    out->square = 0;
 }
 
 void fy__cuda_pack_dropout(const fy_launch_t *launch, fy__cuda_request_t *out)
@@ -313,8 +318,8 @@ void fy__cuda_pack_dropout(const fy_launch_t *launch, fy__cuda_request_t *out)
                     *state = launch->ndst == 3 ? &launch->dst[2] : &launch->src[1];
     const int channels = drops_channels(launch->op);
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, channels ? FY_OP_DROPOUT2D_BACKWARD : FY_OP_DROPOUT_BACKWARD,
-                       launch->nelem, 2, launch->attrs, sizeof(fy_dropout_attrs_t));
+    fy__cuda_request_init(out, channels ? FY_OP_DROPOUT2D_BACKWARD : FY_OP_DROPOUT_BACKWARD,
+                          launch->nelem, 2, launch->attrs, sizeof(fy_dropout_attrs_t));
     if (channels) { /* N and C must stay apart */
         fy__cuda_operand_set(&args->dst[0], dst);
         fy__cuda_operand_set(&args->src[0], src);
@@ -322,32 +327,25 @@ void fy__cuda_pack_dropout(const fy_launch_t *launch, fy__cuda_request_t *out)
         const int64_t *strides[2] = { dst->strides, src->strides };
         fy__index_t index;
         fy__index_make(&index, dst->rank, dst->dims, 2, strides);
-        set_fused(&args->dst[0], dst, &index, 0);
-        set_fused(&args->src[0], src, &index, 1);
+        fy__cuda_operand_fused(&args->dst[0], dst, &index, 0);
+        fy__cuda_operand_fused(&args->src[0], src, &index, 1);
         if (index.rank == 1) (void)fy__cuda_set_wide(args, 1, 0, 1, per_access(dst->dtype));
     }
     fy__cuda_operand_set(&args->src[1], state);
     fy__cuda_args_size(args, launch->nelem);
     out->kernel = FY__CUDA_KERNEL_fy_dropout;
     out->threads = channels ? launch->nelem : launch->nelem / 4 + 16;
-    out->square = 0;
 }
 
 void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
-    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 2, NULL, 0);
-    out->args.fault = (uint64_t)(uintptr_t)launch->fault;
-    fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
-    fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
-    fy__cuda_operand_set(&out->args.src[1], &launch->src[1]);
-    fy__cuda_args_size(&out->args, launch->nelem);
+    fy__cuda_pack_unfused(launch, 0, out);
     const uint32_t n = per_access(launch->dst[0].dtype);
     /* whole rows of dst and table */
     if (launch->src[0].rank > 1 && launch->dst[0].dims[launch->dst[0].rank - 1] % n == 0)
         (void)fy__cuda_set_wide_apart(&out->args, 1, 0, 1, n);
     out->kernel = FY__CUDA_KERNEL_fy_gather;
     out->threads = threads_of(&out->args);
-    out->square = 0;
 }
 
 /* A block has every INDEX_ADD_CLASSES-th row of dst: it reads all indices, and adds the rows of the
@@ -357,15 +355,12 @@ enum { INDEX_ADD_CLASSES = 256 };
 void fy__cuda_pack_index_add(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
     const int64_t rows = launch->dst[0].dims[0];
-    const fy_axpy_attrs_t one = { 1 };
-    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 2,
-                       launch->op == FY_OP_INDEX_ADD ? launch->attrs : &one, sizeof one);
-    out->args.fault = (uint64_t)(uintptr_t)launch->fault;
-    out->args.accumulate = launch->op == FY_OP_INDEX_ADD || (launch->accumulate & 1);
-    fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
-    fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
-    fy__cuda_operand_set(&out->args.src[1], &launch->src[1]);
-    fy__cuda_args_size(&out->args, launch->nelem);
+    const int adds = launch->op == FY_OP_INDEX_ADD;
+    fy__cuda_pack_unfused(launch, adds ? sizeof(fy_axpy_attrs_t) : 0, out);
+    if (adds)
+        out->args.accumulate = 1;
+    else
+        out->args.attrs.axpy.alpha = 1;
     out->args.lanes = FY__CUDA_BLOCK;
     out->args.count = (uint64_t)(rows < 1                   ? 1
                                  : rows < INDEX_ADD_CLASSES ? rows
@@ -374,7 +369,6 @@ void fy__cuda_pack_index_add(const fy_launch_t *launch, fy__cuda_request_t *out)
                       ? FY__CUDA_KERNEL_fy_index_add_f64
                       : FY__CUDA_KERNEL_fy_index_add_f32;
     out->threads = out->args.count * FY__CUDA_BLOCK;
-    out->square = 0;
 }
 
 /* dst = src as a plain copy: for the kernel, and for code that rebuilds a launch from its
@@ -385,11 +379,10 @@ static void pack_copy(const fy_desc_t *dst, const fy_desc_t *src, uint64_t nelem
     const int64_t *strides[2] = { dst->strides, src->strides };
     fy__index_t index;
     fy__index_make(&index, src->rank, src->dims, 2, strides);
-    fy__cuda_args_init(&out->args, FY_OP_COPY, nelem, 1, NULL, 0);
-    set_fused(&out->args.dst[0], dst, &index, 0);
-    set_fused(&out->args.src[0], src, &index, 1);
+    fy__cuda_request_init(out, FY_OP_COPY, nelem, 1, NULL, 0);
+    fy__cuda_operand_fused(&out->args.dst[0], dst, &index, 0);
+    fy__cuda_operand_fused(&out->args.src[0], src, &index, 1);
     fy__cuda_args_size(&out->args, nelem);
-    out->square = 0;
     fy__cuda_choose_copy(out);
 }
 
@@ -398,8 +391,7 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin,
 {
     const fy_desc_t *src = &launch->src[i], *dst = &launch->dst[0];
     const fy_axis_attrs_t *attrs = launch->attrs;
-    uint64_t nelem = 1;
-    for (int axis = 0; axis < src->rank; axis++) nelem *= (uint64_t)src->dims[axis];
+    const uint64_t nelem = fy__cuda_nelem(src);
     if (nelem == 0) return 0;
     fy_desc_t part = *dst;
     part.data = (char *)dst->data +
@@ -421,12 +413,11 @@ void fy__cuda_pack_flip(const fy_launch_t *launch, fy__cuda_request_t *out)
 
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
-    fy__cuda_args_init(&out->args, launch->op, launch->nelem, launch->nsrc, launch->attrs,
-                       sizeof(fy_packed_t));
+    fy__cuda_request_init(out, launch->op, launch->nelem, launch->nsrc, launch->attrs,
+                          sizeof(fy_packed_t));
     out->args.ndst = launch->ndst;
     fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
     if (launch->ndst > 0) fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
     out->kernel = FY__CUDA_KERNEL_fy_packed;
     out->threads = (uint64_t)out->args.attrs.packed.count * FY__CUDA_BLOCK;
-    out->square = 0;
 }

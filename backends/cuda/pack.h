@@ -5,6 +5,7 @@
 #define FERRY_BACKENDS_CUDA_PACK_H_
 
 #include "backends/cuda/args.h"
+#include "opset/formulas/index.h"
 
 /* One kernel launch, ready to be submitted. */
 typedef struct fy__cuda_request {
@@ -19,11 +20,19 @@ typedef enum fy__cuda_class { FY__CUDA_F32, FY__CUDA_F64, FY__CUDA_INT } fy__cud
 fy__cuda_class_t fy__cuda_class_of(int32_t dtype);
 uint64_t fy__cuda_dtype_nbytes(int32_t dtype);
 
-/* args zeroed but for op, nelem, counts and attributes. attrs_nbytes <= 40. */
-void fy__cuda_args_init(fy__cuda_args_t *args, uint32_t op, uint64_t nelem, unsigned nsrc,
-                        const void *attrs, size_t attrs_nbytes);
+/* args zeroed but for op, nelem, counts and attributes; a thread for each element. The kernel is
+ * the caller's to set. attrs_nbytes <= 40. */
+void fy__cuda_request_init(fy__cuda_request_t *out, uint32_t op, uint64_t nelem, unsigned nsrc,
+                           const void *attrs, size_t attrs_nbytes);
+/* The product of its dims. */
+uint64_t fy__cuda_nelem(const fy_desc_t *desc);
+/* Its place and dtype; no axes. */
+void fy__cuda_operand_point(fy__cuda_operand_t *operand, const void *data, int32_t dtype);
 /* The operand as the launch has it. */
 void fy__cuda_operand_set(fy__cuda_operand_t *operand, const fy_desc_t *desc);
+/* The same with the axes of `index`, whose operand k it is. */
+void fy__cuda_operand_fused(fy__cuda_operand_t *operand, const fy_desc_t *desc,
+                            const fy__index_t *index, int k);
 /* Appends an axis. */
 void fy__cuda_operand_add(fy__cuda_operand_t *operand, int64_t dim, int64_t stride);
 /* Sets FY__CUDA_SMALL if no index exceeds 31 bits. `largest`: the largest count that the kernel
@@ -74,8 +83,8 @@ void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_index_add(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* FY_LAUNCH_SCATTER, _GATHER */
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out);
-/* The operands with their own axes and strides, and dst[0] alone; the first `attrs_nbytes` bytes of
- * the attributes. Sets no kernel. */
+/* The operands with their own axes and strides; the first `attrs_nbytes` bytes of the attributes.
+ * Sets no kernel. */
 void fy__cuda_pack_unfused(const fy_launch_t *launch, size_t attrs_nbytes, fy__cuda_request_t *out);
 /* and its gradient */
 void fy__cuda_pack_take_along_axis(const fy_launch_t *launch, fy__cuda_request_t *out);

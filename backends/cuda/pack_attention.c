@@ -8,18 +8,11 @@ static void pack(const fy_launch_t *launch, int kernel, const fy_desc_t *items,
                  fy__cuda_request_t *out)
 {
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs,
-                       sizeof(fy_attention_attrs_t));
-    args->ndst = launch->ndst;
+    fy__cuda_pack_unfused(launch, sizeof(fy_attention_attrs_t), out);
     args->lanes = WARP;
     args->count = (uint64_t)(items->dims[0] * items->dims[1] * items->dims[2]);
-    for (unsigned i = 0; i < launch->ndst; i++)
-        fy__cuda_operand_set(&args->dst[i], &launch->dst[i]);
-    for (unsigned i = 0; i < launch->nsrc; i++)
-        fy__cuda_operand_set(&args->src[i], &launch->src[i]);
     out->kernel = kernel;
     out->threads = args->count * WARP;
-    out->square = 0;
 }
 
 void fy__cuda_pack_attention(const fy_launch_t *launch, fy__cuda_request_t *out)

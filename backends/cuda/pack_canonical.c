@@ -54,17 +54,10 @@ uint32_t fy__cuda_canonical_lanes(const fy__cuda_canonical_t *c)
 void fy__cuda_request_begin(fy__cuda_request_t *out, int kernel, uint32_t op, uint64_t nelem,
                             unsigned nsrc, uint32_t lanes)
 {
-    fy__cuda_args_init(&out->args, op, nelem, nsrc, NULL, 0);
+    fy__cuda_request_init(out, op, nelem, nsrc, NULL, 0);
     out->args.lanes = lanes;
     out->kernel = kernel;
     out->threads = nelem * lanes;
-    out->square = 0;
-}
-
-void fy__cuda_operand_point(fy__cuda_operand_t *operand, const void *data, int32_t dtype)
-{
-    operand->data = (uint64_t)(uintptr_t)data;
-    operand->dtype = dtype;
 }
 
 void fy__cuda_operand_kept(fy__cuda_operand_t *operand, const fy__cuda_canonical_t *c, int k)

@@ -5,7 +5,6 @@
 #define FERRY_BACKENDS_CUDA_PACK_CANONICAL_H_
 
 #include "backends/cuda/pack.h"
-#include "opset/formulas/index.h"
 
 /* a device with fewer threads an SM than this is mostly idle */
 enum { FY__CUDA_THREADS_A_SM = 1024 };
@@ -28,8 +27,6 @@ uint32_t fy__cuda_canonical_lanes(const fy__cuda_canonical_t *c);
 /* A request of `nelem` groups of `lanes` threads, without operands. */
 void fy__cuda_request_begin(fy__cuda_request_t *out, int kernel, uint32_t op, uint64_t nelem,
                             unsigned nsrc, uint32_t lanes);
-/* Address and dtype, without axes. */
-void fy__cuda_operand_point(fy__cuda_operand_t *operand, const void *data, int32_t dtype);
 /* Appends the kept axes of operand k. */
 void fy__cuda_operand_kept(fy__cuda_operand_t *operand, const fy__cuda_canonical_t *c, int k);
 

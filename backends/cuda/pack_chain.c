@@ -5,7 +5,6 @@
 
 #include "backends/cuda/chain_rules.h"
 #include "backends/cuda/pack.h"
-#include "opset/formulas/index.h"
 
 _Static_assert(sizeof(fy__cuda_chain_t) <= 4096, "a kernel takes 4 KiB of arguments on every GPU");
 

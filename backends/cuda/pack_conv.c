@@ -17,13 +17,6 @@ static uint64_t tiles(int64_t n, int64_t side)
     return ((uint64_t)n + (uint64_t)side - 1) / (uint64_t)side;
 }
 
-static uint64_t nelem_of(const fy_desc_t *desc)
-{
-    uint64_t nelem = 1;
-    for (int axis = 0; axis < desc->rank; axis++) nelem *= (uint64_t)desc->dims[axis];
-    return nelem;
-}
-
 /* Row-major without gaps, not empty, small. */
 static int is_dense(const fy_desc_t *desc)
 {
@@ -70,7 +63,7 @@ static uint64_t weight_blocks(const fy_desc_t *w, int kernel, int64_t groups)
 
 static uint64_t partial_nbytes(const fy_launch_t *launch)
 {
-    return nelem_of(&launch->dst[0]) *
+    return fy__cuda_nelem(&launch->dst[0]) *
            (launch->dst[0].dtype == FY_DTYPE_F64 ? sizeof(double) : sizeof(float));
 }
 
@@ -84,7 +77,7 @@ int fy__cuda_conv_slices(const fy_launch_t *launch, int kernel, unsigned nproces
         weight_blocks(w, kernel, ((const fy_conv2d_attrs_t *)launch->attrs)->groups);
     const uint64_t most[] = { (uint64_t)y->dims[0],
                               (uint64_t)(y->dims[0] * y->dims[1] * y->dims[2]) / LEAST_PIXELS,
-                              limit / partial_nbytes(launch), MOST_ELEMENTS / nelem_of(w) };
+                              limit / partial_nbytes(launch), MOST_ELEMENTS / fy__cuda_nelem(w) };
     uint64_t slices = (uint64_t)nprocessors * BLOCKS_A_PROCESSOR / blocks;
     for (unsigned i = 0; i < sizeof most / sizeof *most; i++)
         if (slices > most[i]) slices = most[i];
@@ -162,12 +155,12 @@ int fy__cuda_pack_conv2d(const fy_launch_t *launch, int kernel, int slices, void
     const fy_conv2d_attrs_t *attrs = launch->attrs; /* those of a gradient begin alike */
     fy__cuda_args_t *args = &out->args;
     uint64_t largest = launch->nelem * (uint64_t)slices;
-    fy__cuda_args_init(args, launch->op, largest, launch->nsrc, launch->attrs,
-                       offsetof(fy_conv2d_attrs_t, activation));
+    fy__cuda_request_init(out, launch->op, largest, launch->nsrc, launch->attrs,
+                          offsetof(fy_conv2d_attrs_t, activation));
     if (launch->op == FY_OP_CONV2D) args->attrs.conv2d.activation = attrs->activation;
     fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
     for (unsigned i = 0; i < launch->nsrc; i++) {
-        if (nelem_of(&launch->src[i]) > largest) largest = nelem_of(&launch->src[i]);
+        if (fy__cuda_nelem(&launch->src[i]) > largest) largest = fy__cuda_nelem(&launch->src[i]);
         fy__cuda_operand_set(&args->src[i], &launch->src[i]);
     }
     fy__cuda_args_size(args, largest);

@@ -6,13 +6,15 @@ void fy__cuda_pack_unfused(const fy_launch_t *launch, size_t attrs_nbytes, fy__c
 {
     fy__cuda_args_t *args = &out->args;
     uint64_t largest = launch->nelem;
-    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs, attrs_nbytes);
+    fy__cuda_request_init(out, launch->op, launch->nelem, launch->nsrc, launch->attrs,
+                          attrs_nbytes);
+    args->ndst = launch->ndst;
     args->accumulate = launch->accumulate & 1;
-    fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
+    args->fault = (uint64_t)(uintptr_t)launch->fault;
+    for (unsigned i = 0; i < launch->ndst; i++)
+        fy__cuda_operand_set(&args->dst[i], &launch->dst[i]);
     for (unsigned i = 0; i < launch->nsrc; i++) {
-        uint64_t nelem = 1;
-        for (int axis = 0; axis < launch->src[i].rank; axis++)
-            nelem *= (uint64_t)launch->src[i].dims[axis];
+        const uint64_t nelem = fy__cuda_nelem(&launch->src[i]);
         if (nelem > largest) largest = nelem;
         fy__cuda_operand_set(&args->src[i], &launch->src[i]);
     }
@@ -28,7 +30,6 @@ static void set_kernel(const fy_launch_t *launch, int kernel_f32, int kernel_f64
                                   (uint32_t)(16 / fy__cuda_dtype_nbytes(launch->dst[0].dtype)));
     out->kernel = launch->dst[0].dtype == FY_DTYPE_F64 ? kernel_f64 : kernel_f32;
     out->threads = out->args.wide ? launch->nelem / out->args.wide : launch->nelem;
-    out->square = 0;
 }
 
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out)

@@ -4,8 +4,6 @@
  * many. Next: kernels/loss.cu. */
 #include "backends/cuda/pack.h"
 
-#include "opset/formulas/index.h"
-
 enum {
     SHORT = 32,
     LONG = 2048,
@@ -31,13 +29,6 @@ static void set_rows(fy__cuda_operand_t *operand, const fy__index_t *leads, int 
         fy__cuda_operand_add(operand, desc->dims[nleads], desc->strides[nleads]);
 }
 
-static uint64_t rows_of(const fy_desc_t *targets)
-{
-    uint64_t rows = 1;
-    for (int axis = 0; axis < targets->rank; axis++) rows *= (uint64_t)targets->dims[axis];
-    return rows;
-}
-
 /* Of a launch whose targets are source `t`; weights are the source behind them. */
 static void begin(const fy_launch_t *launch, int kernel, unsigned t, fy__cuda_request_t *out)
 {
@@ -46,14 +37,14 @@ static void begin(const fy_launch_t *launch, int kernel, unsigned t, fy__cuda_re
     const fy_desc_t *targets = &launch->src[t], *like = is_backward ? launch->dst : launch->src;
     const int by_row = *(const int32_t *)launch->attrs == FY_REDUCTION_NONE; /* the first field */
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs,
-                       launch->op == FY_OP_NLL_LOSS_BACKWARD
-                           ? sizeof(fy_class_loss_backward_attrs_t)
-                           : sizeof(fy_class_loss_attrs_t));
+    fy__cuda_request_init(out, launch->op, launch->nelem, launch->nsrc, launch->attrs,
+                          launch->op == FY_OP_NLL_LOSS_BACKWARD
+                              ? sizeof(fy_class_loss_backward_attrs_t)
+                              : sizeof(fy_class_loss_attrs_t));
     args->accumulate = launch->accumulate & 1;
     args->fault = (uint64_t)(uintptr_t)launch->fault;
     args->lanes = lanes_for(like->dims[like->rank - 1]);
-    args->count = rows_of(targets);
+    args->count = fy__cuda_nelem(targets);
     fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
     for (unsigned i = 0; i < launch->nsrc; i++)
         fy__cuda_operand_set(&args->src[i], &launch->src[i]);
@@ -75,7 +66,6 @@ static void begin(const fy_launch_t *launch, int kernel, unsigned t, fy__cuda_re
             set_rows(operands[k], &leads, k, walked[k], targets->rank);
     out->kernel = kernel;
     out->threads = args->count * args->lanes;
-    out->square = 0;
 }
 
 /* The reduction of the rows' losses, which lie in the workspace; its own partial results lie behind
@@ -125,7 +115,7 @@ int fy__cuda_pack_class_loss(const fy_launch_t *launch, unsigned nprocessors, vo
     const fy_desc_t *scores = &launch->src[0];
     const int reduction = ((const fy_class_loss_attrs_t *)launch->attrs)->reduction;
     const int is_f64 = scores->dtype == FY_DTYPE_F64;
-    const uint64_t rows = rows_of(&launch->src[1]), nbytes = rows * sizeof(double);
+    const uint64_t rows = fy__cuda_nelem(&launch->src[1]), nbytes = rows * sizeof(double);
     const uint64_t nread =
         launch->op == FY_OP_NLL_LOSS ? rows : rows * (uint64_t)scores->dims[scores->rank - 1];
     const int two = reduction != FY_REDUCTION_NONE && nread > ONE_BLOCK && nbytes <= limit;
@@ -172,7 +162,7 @@ int fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, unsigned nproce
     const unsigned t = launch->op == FY_OP_CROSS_ENTROPY_BACKWARD ? 2 : 1;
     const int is_f64 = launch->src[0].dtype == FY_DTYPE_F64;
     const int reduction = *(const int32_t *)launch->attrs; /* the first field of both structs */
-    const int two = reduction == FY_REDUCTION_MEAN && rows_of(&launch->src[t]) > MANY_ROWS &&
+    const int two = reduction == FY_REDUCTION_MEAN && fy__cuda_nelem(&launch->src[t]) > MANY_ROWS &&
                     sizeof(double) <= limit;
     (void)nprocessors;
     *out_workspace_nbytes = two ? sizeof(double) : 0;
@@ -198,34 +188,22 @@ void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request
     fy__cuda_args_t *args = &out->args;
     fy__index_t index;
     fy__index_make(&index, dst->rank, dst->dims, 3, strides);
-    fy__cuda_args_init(args, launch->op, launch->nelem, 3, NULL, 0);
+    fy__cuda_request_init(out, launch->op, launch->nelem, 3, NULL, 0);
     args->accumulate = launch->accumulate & 1;
     fy__cuda_operand_set(&args->src[0], &launch->src[0]);
     for (int k = 0; k < 3; k++) {
-        const fy_desc_t *desc = k ? &launch->src[k] : dst;
         fy__cuda_operand_t *operand = k ? &args->src[k] : &args->dst[0];
-        operand->data = (uint64_t)(uintptr_t)desc->data;
-        operand->dtype = desc->dtype;
-        for (int axis = 0; axis < index.rank; axis++)
-            fy__cuda_operand_add(operand, index.dims[axis], index.strides[k][axis]);
+        fy__cuda_operand_fused(operand, k ? &launch->src[k] : dst, &index, k);
     }
     fy__cuda_args_size(args, launch->nelem);
     (void)fy__cuda_set_wide(args, 1, 1, 3, (uint32_t)(16 / fy__cuda_dtype_nbytes(dst->dtype)));
     out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_mse_loss_backward_f64
                                              : FY__CUDA_KERNEL_fy_mse_loss_backward_f32;
     out->threads = args->wide ? launch->nelem / args->wide + 1 : launch->nelem;
-    out->square = 0;
 }
 
 void fy__cuda_pack_one_hot(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
-    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 1, launch->attrs,
-                       sizeof(fy_one_hot_attrs_t));
-    out->args.fault = (uint64_t)(uintptr_t)launch->fault;
-    fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
-    fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
-    fy__cuda_args_size(&out->args, launch->nelem);
+    fy__cuda_pack_unfused(launch, sizeof(fy_one_hot_attrs_t), out);
     out->kernel = FY__CUDA_KERNEL_fy_one_hot;
-    out->threads = launch->nelem;
-    out->square = 0;
 }

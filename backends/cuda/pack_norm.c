@@ -4,8 +4,6 @@
  * Next: kernels/norm.cu, kernels/row_norm.cu. */
 #include "backends/cuda/pack.h"
 
-#include "opset/formulas/index.h"
-
 /* TILE: channels of a block. ROWS: the least number a thread adds up in a piece.
  * LONG_ROW: above it a block has a row, else a warp. */
 enum { TILE = 32, ROWS = 8, BLOCKS_A_PROCESSOR = 4, MOST_PIECES = 256, LONG_ROW = 1024 };
@@ -48,8 +46,7 @@ static void set(fy__cuda_operand_t *operand, const fy_desc_t *desc, int has_chan
     const int64_t *strides = desc->strides;
     const int last = desc->rank - has_channels;
     fy__index_t index;
-    operand->data = (uint64_t)(uintptr_t)desc->data;
-    operand->dtype = desc->dtype;
+    fy__cuda_operand_point(operand, desc->data, desc->dtype);
     fy__index_make(&index, last, desc->dims, 1, &strides);
     for (int axis = 0; axis < index.rank && (last > 0 || !has_channels); axis++)
         fy__cuda_operand_add(operand, index.dims[axis], index.strides[0][axis]);
@@ -81,8 +78,8 @@ static void pack(const fy_launch_t *launch, const plan_t *plan, void *workspace,
     default: break;
     }
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc + (workspace != NULL),
-                       launch->attrs, attrs_nbytes);
+    fy__cuda_request_init(out, launch->op, launch->nelem, launch->nsrc + (workspace != NULL),
+                          launch->attrs, attrs_nbytes);
     args->ndst = launch->ndst;
     args->accumulate = launch->accumulate;
     for (unsigned i = 0; i < launch->ndst; i++)
@@ -101,7 +98,6 @@ static void pack(const fy_launch_t *launch, const plan_t *plan, void *workspace,
     fy__cuda_args_size(args, launch->nelem);
     out->kernel = kernel;
     out->threads = threads;
-    out->square = 0;
 }
 
 int fy__cuda_pack_batch_norm(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
