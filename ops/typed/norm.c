@@ -7,7 +7,6 @@ fy_status_t fy_batch_norm(const fy_tensor_t *x, const fy_tensor_t *weight, const
                           fy_tensor_t *running_var, const fy_batch_norm_attrs_t *attrs,
                           fy_tensor_t **out_y, fy_tensor_t **out_mean, fy_tensor_t **out_rstd)
 {
-    static const fy_batch_norm_attrs_t defaults = FY_BATCH_NORM_ATTRS_INIT;
     const fy_tensor_t *src[4] = { x, weight, bias, residual };
     fy_tensor_t *dst[5] = { NULL, NULL, NULL, running_mean, running_var };
     if (out_mean) *out_mean = NULL;
@@ -16,7 +15,7 @@ fy_status_t fy_batch_norm(const fy_tensor_t *x, const fy_tensor_t *weight, const
     FY__REQUIRE("batch_norm", running_mean);
     FY__REQUIRE("batch_norm", running_var);
     FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_BATCH_NORM], residual ? 4 : 3, src,
-                        attrs ? attrs : &defaults, 0, 5, dst));
+                        fy__typed_attrs(FY_OP_BATCH_NORM, attrs), 0, 5, dst));
     *out_y = dst[0];
     fy__typed_give(out_mean, dst[1]);
     fy__typed_give(out_rstd, dst[2]);
@@ -40,10 +39,9 @@ fy_status_t fy_batch_norm_inference(const fy_tensor_t *x, const fy_tensor_t *wei
                                     const fy_batch_norm_inference_attrs_t *attrs,
                                     fy_tensor_t **out_y)
 {
-    static const fy_batch_norm_inference_attrs_t defaults = FY_BATCH_NORM_INFERENCE_ATTRS_INIT;
     const fy_tensor_t *src[6] = { x, weight, bias, running_mean, running_var, residual };
-    return fy__op_new(FY_OP_BATCH_NORM_INFERENCE, residual ? 6 : 5, src, attrs ? attrs : &defaults,
-                      out_y);
+    return fy__op_new(FY_OP_BATCH_NORM_INFERENCE, residual ? 6 : 5, src,
+                      fy__typed_attrs(FY_OP_BATCH_NORM_INFERENCE, attrs), out_y);
 }
 
 /* ---- rows ---- */

@@ -136,8 +136,6 @@ RESAMPLING(ADAPTIVE_AVG_POOL2D_BACKWARD, adaptive_avg_pool2d_backward, dy)
 
 /* ---- attention ---- */
 
-static const fy_attention_attrs_t k_attention = { 0, 0 };
-
 fy_status_t fy_scaled_dot_product_attention(const fy_tensor_t *q, const fy_tensor_t *k,
                                             const fy_tensor_t *v, const fy_tensor_t *mask,
                                             const fy_attention_attrs_t *attrs, fy_tensor_t **out_y,
@@ -145,8 +143,8 @@ fy_status_t fy_scaled_dot_product_attention(const fy_tensor_t *q, const fy_tenso
 {
     const fy_tensor_t *src[4] = { q, k, v, mask };
     fy_tensor_t **const outs[2] = { out_y, out_lse };
-    return fy__typed_results(FY_OP_SCALED_DOT_PRODUCT_ATTENTION, mask ? 4 : 3, src,
-                             attrs ? attrs : &k_attention, 1, 2, outs);
+    return fy__typed_results(FY_OP_SCALED_DOT_PRODUCT_ATTENTION, mask ? 4 : 3, src, attrs, 1, 2,
+                             outs);
 }
 
 fy_status_t fy_scaled_dot_product_attention_backward(const fy_tensor_t *dy, const fy_tensor_t *q,
@@ -159,6 +157,6 @@ fy_status_t fy_scaled_dot_product_attention_backward(const fy_tensor_t *dy, cons
 {
     const fy_tensor_t *src[7] = { dy, q, k, v, y, lse, mask };
     fy_tensor_t **const outs[3] = { out_dq, out_dk, out_dv };
-    return fy__typed_results(FY_OP_SCALED_DOT_PRODUCT_ATTENTION_BACKWARD, mask ? 7 : 6, src,
-                             attrs ? attrs : &k_attention, 3, 3, outs);
+    return fy__typed_results(FY_OP_SCALED_DOT_PRODUCT_ATTENTION_BACKWARD, mask ? 7 : 6, src, attrs,
+                             3, 3, outs);
 }

@@ -50,7 +50,7 @@ fy_status_t fy__typed_results(fy_op_t op, size_t nsrc, const fy_tensor_t *const 
     for (size_t i = 0; i < needed; i++)
         if (!outs[i])
             return FY_FAIL(INVALID_ARGUMENT, "%s: out_%s is NULL", info->name, info->dst[i].name);
-    FY_TRY(fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, 0, ndst, dst));
+    FY_TRY(fy__dispatch(&fy__op_rows[op], nsrc, src, fy__typed_attrs(op, attrs), 0, ndst, dst));
     for (size_t i = 0; i < ndst; i++) fy__typed_give(outs[i], dst[i]);
     return FY_STATUS_OK;
 }

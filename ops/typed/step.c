@@ -24,9 +24,9 @@ fy_status_t fy_check_finite(fy_tensor_t *scaling, const fy_tensor_t *x)
 
 fy_status_t fy_update_scaling(fy_tensor_t *scaling, const fy_update_scaling_attrs_t *attrs)
 {
-    static const fy_update_scaling_attrs_t usual = FY_UPDATE_SCALING_ATTRS_INIT;
     FY__REQUIRE("update_scaling", scaling);
-    return fy__op_into(FY_OP_UPDATE_SCALING, 0, NULL, attrs ? attrs : &usual, scaling);
+    return fy__op_into(FY_OP_UPDATE_SCALING, 0, NULL, fy__typed_attrs(FY_OP_UPDATE_SCALING, attrs),
+                       scaling);
 }
 
 /* ---- steps ---- */
@@ -43,7 +43,8 @@ static fy_status_t step_parts(fy_op_t op, const fy_tensor_t *grad, const fy_tens
             return FY_FAIL(INVALID_ARGUMENT, "%s: %s, which is updated in place, is NULL", name,
                            FY__DST_TEXT(name, i));
     }
-    return fy__dispatch(&fy__op_rows[op], parts ? 3 : 2, src, attrs, 0, ndst, dst);
+    return fy__dispatch(&fy__op_rows[op], parts ? 3 : 2, src, fy__typed_attrs(op, attrs), 0, ndst,
+                        dst);
 }
 
 static fy_status_t step(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *lr,
@@ -52,12 +53,10 @@ static fy_status_t step(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *
     return step_parts(op, grad, lr, NULL, attrs, ndst, dst);
 }
 
-static const fy_sgd_attrs_t k_plain_sgd;
-
 fy_status_t fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, const fy_tensor_t *lr,
                         const fy_sgd_attrs_t *attrs)
 {
-    return step(FY_OP_SGD_STEP, grad, lr, attrs ? attrs : &k_plain_sgd, 1, &param);
+    return step(FY_OP_SGD_STEP, grad, lr, attrs, 1, &param);
 }
 
 fy_status_t fy_sgd_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum,
@@ -65,34 +64,30 @@ fy_status_t fy_sgd_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad, fy
                                  const fy_sgd_attrs_t *attrs)
 {
     fy_tensor_t *dst[3] = { param, momentum, step_number };
-    return step(FY_OP_SGD_MOMENTUM_STEP, grad, lr, attrs ? attrs : &k_plain_sgd, 3, dst);
+    return step(FY_OP_SGD_MOMENTUM_STEP, grad, lr, attrs, 3, dst);
 }
 
 fy_status_t fy_adam_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *exp_avg,
                          fy_tensor_t *exp_avg_sq, fy_tensor_t *step_number, const fy_tensor_t *lr,
                          const fy_adam_attrs_t *attrs)
 {
-    static const fy_adam_attrs_t usual = FY_ADAM_ATTRS_INIT;
     fy_tensor_t *dst[4] = { param, exp_avg, exp_avg_sq, step_number };
-    return step(FY_OP_ADAM_STEP, grad, lr, attrs ? attrs : &usual, 4, dst);
+    return step(FY_OP_ADAM_STEP, grad, lr, attrs, 4, dst);
 }
 
 fy_status_t fy_adadelta_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg,
                              fy_tensor_t *acc_delta, const fy_tensor_t *lr,
                              const fy_adadelta_attrs_t *attrs)
 {
-    static const fy_adadelta_attrs_t usual = FY_ADADELTA_ATTRS_INIT;
     fy_tensor_t *dst[3] = { param, square_avg, acc_delta };
-    return step(FY_OP_ADADELTA_STEP, grad, lr, attrs ? attrs : &usual, 3, dst);
+    return step(FY_OP_ADADELTA_STEP, grad, lr, attrs, 3, dst);
 }
-
-static const fy_rmsprop_attrs_t k_plain_rmsprop = FY_RMSPROP_ATTRS_INIT;
 
 fy_status_t fy_rmsprop_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg,
                             const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs)
 {
     fy_tensor_t *dst[2] = { param, square_avg };
-    return step(FY_OP_RMSPROP_STEP, grad, lr, attrs ? attrs : &k_plain_rmsprop, 2, dst);
+    return step(FY_OP_RMSPROP_STEP, grad, lr, attrs, 2, dst);
 }
 
 fy_status_t fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad,
@@ -100,7 +95,7 @@ fy_status_t fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad
                                      const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs)
 {
     fy_tensor_t *dst[3] = { param, square_avg, momentum };
-    return step(FY_OP_RMSPROP_MOMENTUM_STEP, grad, lr, attrs ? attrs : &k_plain_rmsprop, 3, dst);
+    return step(FY_OP_RMSPROP_MOMENTUM_STEP, grad, lr, attrs, 3, dst);
 }
 
 fy_status_t fy_rmsprop_centered_step(fy_tensor_t *param, const fy_tensor_t *grad,
@@ -108,16 +103,15 @@ fy_status_t fy_rmsprop_centered_step(fy_tensor_t *param, const fy_tensor_t *grad
                                      const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs)
 {
     fy_tensor_t *dst[3] = { param, square_avg, grad_avg };
-    return step(FY_OP_RMSPROP_CENTERED_STEP, grad, lr, attrs ? attrs : &k_plain_rmsprop, 3, dst);
+    return step(FY_OP_RMSPROP_CENTERED_STEP, grad, lr, attrs, 3, dst);
 }
 
 fy_status_t fy_lars_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum,
                          fy_tensor_t *trust, const fy_tensor_t *parts, const fy_tensor_t *lr,
                          const fy_lars_attrs_t *attrs)
 {
-    static const fy_lars_attrs_t usual = FY_LARS_ATTRS_INIT;
     fy_tensor_t *dst[3] = { param, momentum, trust };
-    return step_parts(FY_OP_LARS_STEP, grad, lr, parts, attrs ? attrs : &usual, 3, dst);
+    return step_parts(FY_OP_LARS_STEP, grad, lr, parts, attrs, 3, dst);
 }
 
 fy_status_t fy_lamb_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *exp_avg,
@@ -125,7 +119,6 @@ fy_status_t fy_lamb_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_
                          const fy_tensor_t *parts, const fy_tensor_t *lr,
                          const fy_lamb_attrs_t *attrs)
 {
-    static const fy_lamb_attrs_t usual = FY_LAMB_ATTRS_INIT;
     fy_tensor_t *dst[5] = { param, exp_avg, exp_avg_sq, trust, step_number };
-    return step_parts(FY_OP_LAMB_STEP, grad, lr, parts, attrs ? attrs : &usual, 5, dst);
+    return step_parts(FY_OP_LAMB_STEP, grad, lr, parts, attrs, 5, dst);
 }

@@ -33,6 +33,12 @@ fy_status_t fy__typed_axes(const char *call, const fy_tensor_t *src, int naxes, 
 fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value,
                                  fy_fill_attrs_t *out_attrs);
 
+/* NULL stands for the defaults of the op's row. */
+static inline const void *fy__typed_attrs(fy_op_t op, const void *attrs)
+{
+    return attrs ? attrs : fy__op_rows[op].default_attrs;
+}
+
 /* Runs `op`, whose `ndst` results are new, 3 at most: result i is *outs[i]. Only the first `needed`
  * of `outs` must not be NULL. */
 fy_status_t fy__typed_results(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
