@@ -179,8 +179,7 @@ void fy__cuda_pack_linear_finish(const fy_launch_t *launch, const fy_launch_t *p
     const int wide = dst->dtype == FY_DTYPE_F64;
     const uint32_t at_once = (uint32_t)(16 / size);
     (void)fy__cuda_set_wide_apart(args, 1, 0, args->nsrc, at_once);
-    out->kernel = wide ? FY__CUDA_KERNEL_fy_linear_finish_f64
-                       : FY__CUDA_KERNEL_fy_linear_finish_f32;
+    out->kernel = FY__CUDA_KERNEL_BY(wide, fy_linear_finish);
     out->threads = args->wide > 1 ? args->nelem / args->wide : args->nelem;
 }
 

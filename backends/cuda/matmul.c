@@ -170,8 +170,7 @@ void fy__cuda_pack_matmul(const fy_launch_t *launch, fy__cuda_request_t *out)
     fy__cuda_args_size(args, launch->nelem);
     const uint64_t tiles_m = ((uint64_t)a.rows + FY__CUDA_MATMUL_TILE - 1) / FY__CUDA_MATMUL_TILE,
                    tiles_n = ((uint64_t)b.cols + FY__CUDA_MATMUL_TILE - 1) / FY__CUDA_MATMUL_TILE;
-    out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_matmul_f64
-                                             : FY__CUDA_KERNEL_fy_matmul_f32;
+    out->kernel = FY__CUDA_KERNEL_BY(dst->dtype == FY_DTYPE_F64, fy_matmul);
     out->threads = launch->nelem / ((uint64_t)a.rows * (uint64_t)b.cols) * tiles_m * tiles_n;
     out->square = 1;
 }

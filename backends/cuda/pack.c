@@ -214,7 +214,7 @@ static int pack_trust(const fy__cuda_request_t *step, const fy__cuda_operand_t *
 {
     const uint64_t nparts = (uint64_t)trust->dims[0], nruns = (uint64_t)(trust->dims[1] - 1) / 2;
     out[0] = out[1] = *step;
-    out[0].kernel = is_f64 ? FY__CUDA_KERNEL_fy_step_sums_f64 : FY__CUDA_KERNEL_fy_step_sums_f32;
+    out[0].kernel = FY__CUDA_KERNEL_BY(is_f64, fy_step_sums);
     out[0].threads = nparts * nruns * FY__CUDA_BLOCK;
     out[0].args.lanes = FY__CUDA_BLOCK;
     out[1].kernel = FY__CUDA_KERNEL_fy_step_trust;
@@ -250,13 +250,11 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUD
     const int wide_type = param->dtype == FY_DTYPE_F64,
               flat = results.low < 0 && fy__cuda_is_flat(args);
     if (flat)
-        step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_flat_f64
-                                : FY__CUDA_KERNEL_fy_step_flat_f32;
+        step.kernel = FY__CUDA_KERNEL_BY(wide_type, fy_step_flat);
     else if (results.trust >= 0 || results.low >= 0 || launch->nsrc > 2)
-        step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_parts_f64
-                                : FY__CUDA_KERNEL_fy_step_parts_f32;
+        step.kernel = FY__CUDA_KERNEL_BY(wide_type, fy_step_parts);
     else
-        step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
+        step.kernel = FY__CUDA_KERNEL_BY(wide_type, fy_step);
     step.threads = threads_of(args);
     int n = results.trust >= 0 ? pack_trust(&step, &args->dst[results.trust], wide_type, out) : 0;
     out[n++] = step;
@@ -280,8 +278,7 @@ void fy__cuda_pack_check_finite(const fy_launch_t *launch, fy__cuda_request_t *o
     fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
     fy__cuda_args_size(args, nelem);
     (void)fy__cuda_set_wide_source(args, per_access(x->dtype));
-    out->kernel = x->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_check_finite_f64
-                                           : FY__CUDA_KERNEL_fy_check_finite_f32;
+    out->kernel = FY__CUDA_KERNEL_BY(x->dtype == FY_DTYPE_F64, fy_check_finite);
     out->threads = nelem > 0 ? threads_of(args) : 1;
 }
 
@@ -365,9 +362,8 @@ void fy__cuda_pack_index_add(const fy_launch_t *launch, fy__cuda_request_t *out)
     out->args.count = (uint64_t)(rows < 1                   ? 1
                                  : rows < INDEX_ADD_CLASSES ? rows
                                                             : INDEX_ADD_CLASSES);
-    out->kernel = fy__cuda_class_of(launch->dst[0].dtype) == FY__CUDA_F64
-                      ? FY__CUDA_KERNEL_fy_index_add_f64
-                      : FY__CUDA_KERNEL_fy_index_add_f32;
+    out->kernel =
+        FY__CUDA_KERNEL_BY(fy__cuda_class_of(launch->dst[0].dtype) == FY__CUDA_F64, fy_index_add);
     out->threads = out->args.count * FY__CUDA_BLOCK;
 }
 

@@ -7,6 +7,10 @@
 #include "backends/cuda/args.h"
 #include "opset/formulas/index.h"
 
+/* The kernel of a family that has one for f64 and one for all other dtypes. */
+#define FY__CUDA_KERNEL_BY(is_f64, name) \
+    ((is_f64) ? FY__CUDA_KERNEL_##name##_f64 : FY__CUDA_KERNEL_##name##_f32)
+
 /* One kernel launch, ready to be submitted. */
 typedef struct fy__cuda_request {
     int kernel;       /* fy__cuda_kernel */

@@ -18,8 +18,7 @@ static void pack(const fy_launch_t *launch, int kernel, const fy_desc_t *items,
 void fy__cuda_pack_attention(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
     const int is_f64 = launch->src[0].dtype == FY_DTYPE_F64;
-    pack(launch, is_f64 ? FY__CUDA_KERNEL_fy_attention_f64 : FY__CUDA_KERNEL_fy_attention_f32,
-         &launch->src[0], out);
+    pack(launch, FY__CUDA_KERNEL_BY(is_f64, fy_attention), &launch->src[0], out);
 }
 
 /* Two kernels: one for dq, if there are rows, and one for dk and dv, if there are keys. */
@@ -28,12 +27,8 @@ fy_status_t fy__cuda_run_attention_backward(fy__cuda_device_t *dev, CUstream str
 {
     const int is_f64 = launch->src[0].dtype == FY_DTYPE_F64;
     fy__cuda_request_t rows, keys;
-    pack(launch,
-         is_f64 ? FY__CUDA_KERNEL_fy_attention_rows_f64 : FY__CUDA_KERNEL_fy_attention_rows_f32,
-         &launch->src[1], &rows);
-    pack(launch,
-         is_f64 ? FY__CUDA_KERNEL_fy_attention_keys_f64 : FY__CUDA_KERNEL_fy_attention_keys_f32,
-         &launch->src[2], &keys);
+    pack(launch, FY__CUDA_KERNEL_BY(is_f64, fy_attention_rows), &launch->src[1], &rows);
+    pack(launch, FY__CUDA_KERNEL_BY(is_f64, fy_attention_keys), &launch->src[2], &keys);
     if (rows.args.count) FY_TRY(fy__cuda_submit(dev, stream, &rows));
     return keys.args.count ? fy__cuda_submit(dev, stream, &keys) : FY_STATUS_OK;
 }

@@ -90,15 +90,12 @@ static int kernel_number(int kernel, int32_t dtype)
 {
     const int wide = dtype == FY_DTYPE_F64;
     switch (kernel) {
-    case FY__CUDA_CONV_GEMM:
-        return wide ? FY__CUDA_KERNEL_fy_conv2d_gemm_f64 : FY__CUDA_KERNEL_fy_conv2d_gemm_f32;
+    case FY__CUDA_CONV_GEMM: return FY__CUDA_KERNEL_BY(wide, fy_conv2d_gemm);
     case FY__CUDA_CONV_TENSOR:
         return dtype == FY_DTYPE_F16 ? FY__CUDA_KERNEL_fy_conv2d_tensor_f16
                                      : FY__CUDA_KERNEL_fy_conv2d_tensor_bf16;
-    case FY__CUDA_CONV_DEPTHWISE:
-        return wide ? FY__CUDA_KERNEL_fy_conv2d_depthwise_f64
-                    : FY__CUDA_KERNEL_fy_conv2d_depthwise_f32;
-    default: return wide ? FY__CUDA_KERNEL_fy_conv2d_f64 : FY__CUDA_KERNEL_fy_conv2d_f32;
+    case FY__CUDA_CONV_DEPTHWISE: return FY__CUDA_KERNEL_BY(wide, fy_conv2d_depthwise);
+    default: return FY__CUDA_KERNEL_BY(wide, fy_conv2d);
     }
 }
 

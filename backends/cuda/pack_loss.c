@@ -94,8 +94,7 @@ static void pack_mean(const fy__cuda_request_t *from, unsigned t, int is_f64, co
 {
     const fy__cuda_args_t *args = &from->args;
     *out = *from;
-    out->kernel = is_f64 ? FY__CUDA_KERNEL_fy_class_loss_mean_f64
-                         : FY__CUDA_KERNEL_fy_class_loss_mean_f32;
+    out->kernel = FY__CUDA_KERNEL_BY(is_f64, fy_class_loss_mean);
     out->threads = FY__CUDA_BLOCK;
     out->args.nelem = 1;
     out->args.wide = 0;
@@ -132,8 +131,7 @@ int fy__cuda_pack_class_loss(const fy_launch_t *launch, unsigned nprocessors, vo
         *out_workspace_nbytes = nbytes + behind;
     }
     if (out == NULL) return 0;
-    begin(launch, is_f64 ? FY__CUDA_KERNEL_fy_class_loss_f64 : FY__CUDA_KERNEL_fy_class_loss_f32, 1,
-          &out[0]);
+    begin(launch, FY__CUDA_KERNEL_BY(is_f64, fy_class_loss), 1, &out[0]);
     if (!two) {
         if (reduction != FY_REDUCTION_NONE) out[0].threads = FY__CUDA_BLOCK;
         return 1;
@@ -168,10 +166,7 @@ int fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, unsigned nproce
     *out_workspace_nbytes = two ? sizeof(double) : 0;
     if (out == NULL) return 0;
     fy__cuda_request_t *own = &out[two];
-    begin(launch,
-          is_f64 ? FY__CUDA_KERNEL_fy_class_loss_backward_f64
-                 : FY__CUDA_KERNEL_fy_class_loss_backward_f32,
-          t, own);
+    begin(launch, FY__CUDA_KERNEL_BY(is_f64, fy_class_loss_backward), t, own);
     if (!two) return 1;
     const fy_desc_t divisor = { .data = workspace, .dtype = FY_DTYPE_F64 };
     pack_mean(own, t, is_f64, NULL, &divisor, &out[0]);
@@ -197,8 +192,7 @@ void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request
     }
     fy__cuda_args_size(args, launch->nelem);
     (void)fy__cuda_set_wide(args, 1, 1, 3, (uint32_t)(16 / fy__cuda_dtype_nbytes(dst->dtype)));
-    out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_mse_loss_backward_f64
-                                             : FY__CUDA_KERNEL_fy_mse_loss_backward_f32;
+    out->kernel = FY__CUDA_KERNEL_BY(dst->dtype == FY_DTYPE_F64, fy_mse_loss_backward);
     out->threads = args->wide ? launch->nelem / args->wide + 1 : launch->nelem;
 }
 

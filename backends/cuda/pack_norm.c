@@ -105,8 +105,7 @@ int fy__cuda_pack_batch_norm(const fy_launch_t *launch, unsigned nprocessors, vo
                              uint64_t *out_workspace_nbytes)
 {
     const int is_f64 = launch->src[0].dtype == FY_DTYPE_F64;
-    const int apply = is_f64 ? FY__CUDA_KERNEL_fy_batch_norm_apply_f64
-                             : FY__CUDA_KERNEL_fy_batch_norm_apply_f32;
+    const int apply = FY__CUDA_KERNEL_BY(is_f64, fy_batch_norm_apply);
     const plan_t plan = plan_of(launch, nprocessors, limit);
     *out_workspace_nbytes = 0;
     if (launch->op == FY_OP_BATCH_NORM_INFERENCE) {
@@ -119,13 +118,11 @@ int fy__cuda_pack_batch_norm(const fy_launch_t *launch, unsigned nprocessors, vo
                                 sizeof(double);
     if (out == NULL) return 0;
     if (whole) {
-        pack(launch, &plan, NULL,
-             is_f64 ? FY__CUDA_KERNEL_fy_batch_norm_f64 : FY__CUDA_KERNEL_fy_batch_norm_f32,
+        pack(launch, &plan, NULL, FY__CUDA_KERNEL_BY(is_f64, fy_batch_norm),
              (uint64_t)plan.tiles * FY__CUDA_BLOCK, out);
         return 1;
     }
-    pack(launch, &plan, workspace,
-         is_f64 ? FY__CUDA_KERNEL_fy_batch_norm_parts_f64 : FY__CUDA_KERNEL_fy_batch_norm_parts_f32,
+    pack(launch, &plan, workspace, FY__CUDA_KERNEL_BY(is_f64, fy_batch_norm_parts),
          (uint64_t)(plan.tiles * plan.pieces) * FY__CUDA_BLOCK, &out[0]);
     pack(launch, &plan, workspace, FY__CUDA_KERNEL_fy_batch_norm_join, (uint64_t)plan.channels,
          &out[1]);
@@ -167,13 +164,11 @@ int fy__cuda_pack_row_norm(const fy_launch_t *launch, unsigned nprocessors, void
                                 sizeof(double);
     if (out == NULL) return 0;
     if (launch->nelem == 0) return is_backward(launch->op) ? pack_zeros(launch, out) : 0;
-    pack(launch, &plan, NULL,
-         is_f64 ? FY__CUDA_KERNEL_fy_row_norm_f64 : FY__CUDA_KERNEL_fy_row_norm_f32,
-         (uint64_t)plan.rows * lanes, &out[0]);
+    pack(launch, &plan, NULL, FY__CUDA_KERNEL_BY(is_f64, fy_row_norm), (uint64_t)plan.rows * lanes,
+         &out[0]);
     out[0].args.lanes = lanes;
     if (!is_backward(launch->op)) return 1;
-    pack(launch, &plan, whole ? NULL : workspace,
-         is_f64 ? FY__CUDA_KERNEL_fy_row_norm_parts_f64 : FY__CUDA_KERNEL_fy_row_norm_parts_f32,
+    pack(launch, &plan, whole ? NULL : workspace, FY__CUDA_KERNEL_BY(is_f64, fy_row_norm_parts),
          (uint64_t)(plan.tiles * plan.pieces) * FY__CUDA_BLOCK, &out[1]);
     if (whole) return 2;
     pack(launch, &plan, workspace, FY__CUDA_KERNEL_fy_row_norm_join, (uint64_t)plan.channels,
