@@ -122,4 +122,15 @@ fy_status_t fyt_cifar10_finish(fyt_cifar10_t *set, fy_dataset_t **out_dataset);
 #define FYT_CIFAR10_PLANE  (FYT_CIFAR10_SIDE * FYT_CIFAR10_SIDE)
 #define FYT_CIFAR10_RECORD (1 + 3 * FYT_CIFAR10_PLANE)
 
+/* ---- the order of samples: drawn by fy_randperm from a seed and an epoch, the same bits on every
+ * device ---- */
+
+/* i64 [count] on `device`, in the current scope: the permutation of the epoch-th fy_randperm (from
+ * 0) on fy_rng_create(device, seed), without drawing the earlier ones. Light requests only. Fails:
+ * INVALID_ARGUMENT (2^32 samples or more), as requests do. */
+fy_status_t fyt_order_make(fy_device_t *device, int64_t seed, int64_t epoch, uint64_t count,
+                           fy_tensor_t **out_order);
+/* The same numbers in memory of the caller. */
+fy_status_t fyt_order_read(int64_t seed, int64_t epoch, uint64_t count, int64_t *out_order);
+
 #endif

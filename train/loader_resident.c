@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "order.h"
-
 struct fyt_resident {
     /* f32 or i32 [samples, dims...]; i32 [samples] or [samples, labels], or f32 [samples, targets];
      * in no scope */

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "order.h"
-
 struct fyt_stream {
     fy_prefetch_t *prefetch;
     fyt_workers_t *workers;

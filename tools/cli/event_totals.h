@@ -7,7 +7,7 @@
 #include <ferry/ledger.h>
 
 #include "tools/cli/event_file.h"
-#include "tools/cli/text_index.h"
+#include "tools/cli/tables.h"
 #include "tools/cli/sheet.h"
 
 typedef struct event_scope {

@@ -10,7 +10,7 @@
 #include <ferry/status.h>
 
 #include "tools/cli/json_tree.h"
-#include "tools/cli/text_index.h"
+#include "tools/cli/tables.h"
 
 typedef struct figure {
     const char *path;        /* "variants/copies/ns_per_iter" */

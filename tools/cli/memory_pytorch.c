@@ -10,7 +10,7 @@
 
 #include "tools/cli/event_file.h"
 #include "tools/cli/output.h"
-#include "tools/cli/text_index.h"
+#include "tools/cli/tables.h"
 #include "tools/cli/tool.h"
 
 /* ---- a pickle: Python's serialised objects, protocol 2. Any object may be kept and repeated by

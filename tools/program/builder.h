@@ -3,7 +3,7 @@
 #ifndef FERRY_TOOLS_BUILDER_H_
 #define FERRY_TOOLS_BUILDER_H_
 
-#include "tools/cli/number_table.h"
+#include "tools/cli/tables.h"
 #include "tools/program/schedule.h"
 
 enum { BUILDER_RING_SLOTS = 4, BUILDER_FLIGHTS = 3, BUILDER_SLOTS = FY__SIM_ENGINE_COUNT + 1 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tools/cli/tool.h"
-#include "tools/cli/number_table.h"
+#include "tools/cli/tables.h"
 
 enum { OPERANDS_MOST = 1024, DEVICES_MOST = 4096 };
 

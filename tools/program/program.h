@@ -15,7 +15,7 @@
 
 #include "runtime/base/event_list.h"
 #include "tools/cli/event_file.h"
-#include "tools/cli/text_index.h"
+#include "tools/cli/tables.h"
 
 #define PROGRAM_NONE    UINT32_MAX
 #define PROGRAM_NO_TIME UINT64_MAX

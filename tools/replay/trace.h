@@ -12,7 +12,7 @@
 #include <ferry/plan.h>
 
 #include "tools/cli/text_file.h"
-#include "tools/cli/text_index.h"
+#include "tools/cli/tables.h"
 
 /* One event. A block is known by its number: the first that is asked for is 0. */
 enum { TRACE_NO_BLOCK = 0xffffffff };

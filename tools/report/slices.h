@@ -8,8 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/cli/text_index.h"
-#include "tools/timeline/place_table.h"
+#include "tools/cli/tables.h"
 #include "tools/timeline/trace_file.h"
 
 /* The order is that of `kinds` in page/run.js. */

@@ -11,6 +11,7 @@
 #include <ferry/status.h>
 
 #include "tools/cli/output.h"
+#include "tools/cli/tables.h"
 
 /* A row of the picture: a thread of the host, a stream of a device. */
 typedef struct track {
@@ -72,5 +73,26 @@ void trace_flow(trace_file_t *trace, track_t from, uint64_t from_ns, track_t to,
                 const char *name);
 void trace_counter(trace_file_t *trace, uint32_t process, uint64_t at_ns, const char *name,
                    uint64_t value);
+
+/* ---- places ----
+ * A table from numbers to places in a timeline: where a request ran, or where the last writer of a
+ * storage did. */
+
+typedef struct place {
+    track_t track;
+    uint64_t start_ns, end_ns;
+    uint64_t version; /* of the storage, as written there */
+} place_t;
+
+typedef struct place_table {
+    number_table_t numbers; /* of the list */
+    place_t *places;
+    size_t count;
+} place_table_t;
+
+void place_table_set(place_table_t *table, uint64_t key, place_t place);
+/* NULL: there is none. Valid until the next set. */
+const place_t *place_table_get(const place_table_t *table, uint64_t key);
+void place_table_free(place_table_t *table);
 
 #endif

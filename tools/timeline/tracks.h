@@ -10,8 +10,7 @@
 #define FERRY_TOOLS_TRACKS_H_
 
 #include "tools/cli/event_file.h"
-#include "tools/cli/text_index.h"
-#include "tools/timeline/place_table.h"
+#include "tools/cli/tables.h"
 #include "tools/timeline/trace_file.h"
 
 typedef enum tracks_clock { TRACKS_MODEL, TRACKS_WALL, TRACKS_CLOCKS } tracks_clock_t;

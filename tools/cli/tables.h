@@ -1,0 +1,37 @@
+/* Hash tables from numbers of 64 bits to indices, and from texts to numbers. Not here: the meaning of
+ * keys and numbers (program.c, event_totals.c). */
+#ifndef FERRY_TOOLS_TABLES_H_
+#define FERRY_TOOLS_TABLES_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NUMBER_TABLE_NONE UINT32_MAX
+
+typedef struct number_table {
+    struct number_entry *slots;
+    size_t room, count; /* room: a power of two, or 0 */
+} number_table_t;
+
+/* The index of `key`, to be read or written until the next call; that of a new key is
+ * NUMBER_TABLE_NONE. */
+uint32_t *number_table_at(number_table_t *table, uint64_t key);
+/* The same of a key that may not be there: no key is added. */
+uint32_t number_table_find(const number_table_t *table, uint64_t key);
+void number_table_free(number_table_t *table);
+
+typedef struct text_index {
+    struct text_entry *entries;
+    size_t count;
+    number_table_t hashes; /* to the first entry with that hash */
+} text_index_t;
+
+/* The number of `text`, to be read or written until the next call; a new text is copied and begins
+ * with SIZE_MAX. */
+size_t *text_index_at(text_index_t *index, const char *text, bool *out_is_new);
+/* The index's own copy of `text`: the same pointer for equal texts, until the index is freed. */
+const char *text_index_keep(text_index_t *index, const char *text);
+void text_index_free(text_index_t *index);
+
+#endif
