@@ -157,6 +157,7 @@ static fy_status_t look_at_test(fyt_trainer_t *trainer)
     fy_status_t status = fyt_evaluate(trainer->model, trainer->test, trainer->options->loss,
                                       trainer->options->replicas, &trainer->test_loss,
                                       &trainer->test_accuracy);
+    if (status == FY_STATUS_OK) status = limit_loader(trainer); /* `test` may be `train` */
     trainer->allocs_apart += device_allocs() - allocs;
     clock_start(trainer);
     return status;

@@ -126,16 +126,19 @@ fy_status_t fyt_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t 
                          double *out_accuracy)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_loader_info_t place = FY_LOADER_INFO_INIT;
     if (!model || !loader)
         return FYT_FAIL(INVALID_ARGUMENT, "train_evaluate: model or loader is NULL");
     FY_TRY(fy_model_query(model, &info));
+    FY_TRY(fy_loader_query(loader, &place));
     FY_TRY(fyt_labels_check("train_evaluate", &info, loader, loss));
     fy_model_set_training(model, 0);
     fy_scope_t scope = fy_scope_begin("test");
     fy_status_t status = evaluate(model, loader, loss, replicas, out_loss, out_accuracy);
     fy_scope_end(scope, 0, NULL);
     fy_model_set_training(model, info.is_training);
-    return status;
+    const fy_status_t restored = fy_loader_seek(loader, place.epoch, place.step);
+    return status != FY_STATUS_OK ? status : restored;
 }
 
 fy_status_t fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss,

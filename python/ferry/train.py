@@ -533,7 +533,10 @@ def fit(
 
 
 def evaluate(model: Model, loader: Loader, loss: str = "cross_entropy") -> Tuple[float, float]:
-    """(mean loss, accuracy) over one epoch, without gradients: one sync."""
+    """(mean loss, accuracy) over one epoch, without gradients: one sync.
+
+    The loader is then where it was: a loop over it goes on.
+    """
     return _c.fy_train_evaluate(model, loader, loss)
 
 

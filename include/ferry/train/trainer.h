@@ -149,7 +149,8 @@ FY_API_STATUS fy_train_save(const char *directory, fy_model_t *model, fy_optimiz
                             int keep);
 /* Blocks. Mean loss and accuracy (largest element of the last axis; NaN without classes) over one
  * epoch of `loader`, without gradients, in evaluation. Downloads two scalars, in one download.
- * Either out may be NULL. */
+ * Either out may be NULL. The loader is then where it was, also after a failure; a streamed one
+ * has no limit (fy_loader_limit). */
 FY_API_STATUS fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss,
                                 double *out_loss, double *out_accuracy);
 
