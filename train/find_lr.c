@@ -188,7 +188,7 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
     FY_TRY(fyt_optimizer_check("train_find_lr", trainer));
     /* parts of batches or of the state have no full loss */
     FY_TRY(fyt_replicas_check("train_find_lr", trainer));
-    return fyt_labels_check("train_find_lr", &trainer->info, trainer->train,
+    return fyt_loader_check("train_find_lr", trainer->model, trainer->train,
                             trainer->options->loss);
 }
 

@@ -139,13 +139,13 @@ size_t fyt_loader_sample(const fy_loader_t *loader, int *out_rank, int64_t *out_
     return nbytes;
 }
 
-fyt_span_t fyt_loader_span(const fy_loader_t *loader, int64_t step)
+fyt_range_t fyt_loader_span(const fy_loader_t *loader, int64_t step)
 {
     const int64_t samples = (int64_t)loader->dataset->info.samples, batch = loader->options.batch,
                   at = step * batch, count = samples - at < batch ? samples - at : batch,
                   begin = count * loader->options.rank / loader->options.ranks,
                   end = count * (loader->options.rank + 1) / loader->options.ranks;
-    return (fyt_span_t){ at + begin, end - begin };
+    return (fyt_range_t){ at + begin, end - begin };
 }
 
 fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset,

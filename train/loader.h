@@ -62,10 +62,10 @@ fy_status_t fyt_loader_normalise(const fyt_normal_t *normal, fy_tensor_t *src, f
 size_t fyt_loader_sample(const fy_loader_t *loader, int *out_rank, int64_t *out_dims);
 
 /* Samples begin .. begin + count - 1 of the epoch. */
-typedef struct fyt_span {
+typedef struct fyt_range {
     int64_t begin, count;
-} fyt_span_t;
-fyt_span_t fyt_loader_span(const fy_loader_t *loader, int64_t step);
+} fyt_range_t;
+fyt_range_t fyt_loader_span(const fy_loader_t *loader, int64_t step);
 
 /* Called inside a scope of the loader; after a failure no tensor is left. The scope owns the
  * results. */

@@ -122,7 +122,7 @@ static fy_status_t refuse_recording(const fyt_resident_t *resident)
 fy_status_t fyt_resident_next(fyt_resident_t *resident, const fy_loader_t *loader,
                               fy_tensor_t **out_x, fy_tensor_t **out_y)
 {
-    const fyt_span_t span = fyt_loader_span(loader, loader->step);
+    const fyt_range_t span = fyt_loader_span(loader, loader->step);
     fy_tensor_t *indices;
     FY_TRY(refuse_recording(resident));
     if (loader->options.shuffle && resident->order_epoch != loader->epoch) {

@@ -49,7 +49,7 @@ typedef struct job {
     int64_t epoch;
     size_t sample_nbytes; /* of a sample in the batch */
     const int64_t *order;
-    fyt_span_t span;
+    fyt_range_t span;
     unsigned char *x, *y;
 } job_t;
 

@@ -346,9 +346,9 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
                         "train_run: the loader has no batches: %llu samples in batches of %lld",
                         (unsigned long long)trainer->data.samples, (long long)trainer->data.batch);
     FY_TRY(fyt_optimizer_check("train_run", trainer));
-    FY_TRY(fyt_labels_check("train_run", &trainer->info, trainer->train, trainer->options->loss));
+    FY_TRY(fyt_loader_check("train_run", trainer->model, trainer->train, trainer->options->loss));
     if (trainer->test)
-        FY_TRY(fyt_labels_check("train_run, test set", &trainer->info, trainer->test,
+        FY_TRY(fyt_loader_check("train_run, test set", trainer->model, trainer->test,
                                 trainer->options->loss));
     if (trainer->options->graph && trainer->model->nends)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: the model offloads what its backward needs, "

@@ -71,11 +71,11 @@ fy_status_t fyt_step_run(fyt_trainer_t *trainer);
 /* The loss as `kind` has it, mean over the batch. */
 fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target,
                      fy_tensor_t **out_loss);
-/* Do the labels of `loader` fit the model's result? Before anything is computed. Fails: BAD_VALUE
- * (more classes than scores).
+/* Before anything is computed: the loader's device, samples and labels fit the model and the loss.
+ * Fails: DEVICE_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, BAD_VALUE (more classes than scores).
  * `what` is the call. */
-fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model,
-                             const fy_loader_t *loader, fy_loss_kind_t kind);
+fy_status_t fyt_loader_check(const char *what, const fy_model_t *model, const fy_loader_t *loader,
+                             fy_loss_kind_t kind);
 /* Before anything is computed: the optimizer is of this model; steps in f16 need loss scaling.
  * Fails: INVALID_ARGUMENT. */
 fy_status_t fyt_optimizer_check(const char *what, const fyt_trainer_t *trainer);

@@ -2,6 +2,10 @@
 #include "trainer.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "train/loader.h"
+#include "train/model.h"
 
 /* Both sums are f64, whatever the model is: they are exact counts, and sums of many terms. */
 typedef struct sums {
@@ -10,21 +14,56 @@ typedef struct sums {
     int has_classes;
 } sums_t;
 
-fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model,
-                             const fy_loader_t *loader, fy_loss_kind_t kind)
+/* The shape of one label must be that of the result, for classes without its last axis. */
+static fy_status_t check_labels(const char *what, const fy_model_info_t *model,
+                                const fy_dataset_info_t *data, fy_loss_kind_t kind)
 {
-    fy_loader_info_t data = FY_LOADER_INFO_INIT;
-    FY_TRY(fy_loader_query(loader, &data));
-    if (kind != FY_LOSS_CROSS_ENTROPY && kind != FY_LOSS_NLL) return FY_STATUS_OK;
+    char got[FYT_SHAPE_TEXT], want[FYT_SHAPE_TEXT];
+    const int takes_classes = kind != FY_LOSS_MSE;
     const int64_t scores = model->out_rank > 0 ? model->out_dims[model->out_rank - 1] : 1;
-    if (data.classes > scores)
+    const int rank = model->out_rank - takes_classes;
+    int64_t labels[2], result[FY_MAX_RANK] = { 0 };
+    int with_batch;
+    if ((data->classes > 0) != takes_classes)
+        return FYT_FAIL(DTYPE_MISMATCH, "%s: the data set has %s, and the loss takes %s", what,
+                        data->classes ? "classes (i32)" : "target values (f32)",
+                        takes_classes ? "classes: use FY_LOSS_MSE, or labels of i32"
+                                      : "target values: use FY_LOSS_CROSS_ENTROPY or FY_LOSS_NLL");
+    if (data->classes > scores)
         return FYT_FAIL(BAD_VALUE,
                         "%s: the labels of the data set reach %d (%d classes), but model '%s' "
                         "gives %lld scores a sample (labels 0 .. %lld)\n"
                         "  Check the label file, or use a model with %d outputs",
-                        what, data.classes - 1, data.classes, model->name, (long long)scores,
-                        (long long)scores - 1, data.classes);
-    return FY_STATUS_OK;
+                        what, data->classes - 1, data->classes, model->name, (long long)scores,
+                        (long long)scores - 1, data->classes);
+    fyt_dataset_labels(data, 0, &with_batch, labels);
+    if (with_batch == rank + 1 && (rank == 0 || labels[1] == model->out_dims[0]))
+        return FY_STATUS_OK;
+    memcpy(result + 1, model->out_dims, (size_t)model->out_rank * sizeof *result);
+    return FYT_FAIL(SHAPE_MISMATCH, "%s: the labels of the data set are %s; model '%s' gives %s%s",
+                    what, fyt_shape_text(got, with_batch, labels), model->name,
+                    fyt_shape_text(want, model->out_rank + 1, result),
+                    takes_classes ? ", whose last axis has the scores" : "");
+}
+
+fy_status_t fyt_loader_check(const char *what, const fy_model_t *model, const fy_loader_t *loader,
+                             fy_loss_kind_t kind)
+{
+    char got[FYT_SHAPE_TEXT], want[FYT_SHAPE_TEXT];
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    int64_t x[FY_MAX_RANK] = { 0 }, takes[FY_MAX_RANK] = { 0 };
+    int rank;
+    FY_TRY(fy_model_query(model, &info));
+    fyt_loader_sample(loader, &rank, x + 1);
+    memcpy(takes + 1, model->dims, (size_t)model->rank * sizeof *takes);
+    if (loader->device != model->device)
+        return FYT_FAIL(DEVICE_MISMATCH, "%s: the loader is on %s, model '%s' on %s", what,
+                        fy_device_name(loader->device), model->name, fy_device_name(model->device));
+    if (rank != model->rank || memcmp(x, takes, sizeof x) != 0)
+        return FYT_FAIL(SHAPE_MISMATCH, "%s: the loader gives x %s, model '%s' takes %s", what,
+                        fyt_shape_text(got, rank + 1, x), model->name,
+                        fyt_shape_text(want, model->rank + 1, takes));
+    return check_labels(what, &info, &loader->dataset->info, kind);
 }
 
 static fy_status_t element(fy_tensor_t *both, int64_t index, fy_tensor_t **out_element)
@@ -131,7 +170,7 @@ fy_status_t fyt_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t 
         return FYT_FAIL(INVALID_ARGUMENT, "train_evaluate: model or loader is NULL");
     FY_TRY(fy_model_query(model, &info));
     FY_TRY(fy_loader_query(loader, &place));
-    FY_TRY(fyt_labels_check("train_evaluate", &info, loader, loss));
+    FY_TRY(fyt_loader_check("train_evaluate", model, loader, loss));
     fy_model_set_training(model, 0);
     fy_scope_t scope = fy_scope_begin("test");
     fy_status_t status = evaluate(model, loader, loss, replicas, out_loss, out_accuracy);

@@ -8,7 +8,7 @@ from operator import index
 from typing import Any, Callable, Optional, Self, Tuple
 
 from ferry import _c, _core
-from ferry._types import Handle
+from ferry._types import Handle, check_callable
 
 
 class scope(Handle):
@@ -166,6 +166,8 @@ def set_log(function: Any) -> None:
     exceptions of `function` and goes on. At exit the function is removed.
     """
     global _log
+    if function is not None:
+        check_callable("set_log", "function", function)
     levels = ("error", "warning", "info")
     _c.fy_log_set(function and (lambda level, text: function(levels[level], text)))
     if function and _log is None:

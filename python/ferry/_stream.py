@@ -12,7 +12,7 @@ from ferry import _c, _errors
 from ferry._device import Device, as_device
 from ferry._scope import Block
 from ferry._tensor import Tensor, transfer_options
-from ferry._types import FOREVER, Handle, Value
+from ferry._types import FOREVER, Handle, Value, check_callable
 
 EXIT_WAIT_S = 1.0
 _pending: Set[int] = set()
@@ -58,8 +58,7 @@ class Ticket(Value):
 
     def on_done(self, function: Any) -> None:
         """Calls function(status) once, on Ferry's callback thread, also if it is done already."""
-        if not callable(function):
-            raise TypeError(f"on_done: function is {type(function).__name__}, not a callable")
+        check_callable("on_done", "function", function)
         self._then(lambda status: function(_errors.Status(status)))
 
     def _then(self, action: Any) -> None:

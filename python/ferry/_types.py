@@ -60,6 +60,12 @@ def is_sequence(value: Any) -> bool:
     return hasattr(type(value), "__iter__") and not isinstance(value, no_sequences)
 
 
+def check_callable(call: str, name: str, value: Any) -> None:
+    """Before anything runs: C calls it only later."""
+    if not callable(value):
+        raise TypeError(f"{call}: {name} is {type(value).__name__}, not a callable")
+
+
 def scalar(value: Any) -> Any:
     """The float, int or bool that a number of Python or NumPy is; None if it is none."""
     if isinstance(value, (float, int)):

@@ -24,7 +24,7 @@ from ferry._device import Device, as_device, device_of
 from ferry._layer import make_custom
 from ferry._record import Tape
 from ferry._tensor import Tensor
-from ferry._types import NAMES, Handle, Shape, plain
+from ferry._types import NAMES, Handle, Shape, check_callable, plain
 
 
 def init(kind: Union[str, Any], value: float = 0.0) -> Any:
@@ -109,6 +109,9 @@ def custom(
     call, or a function of the input's dims; for plans. An exception of `forward` ends the call of
     the model.
     """
+    check_callable("custom", "forward", forward)
+    if shape is not None:
+        check_callable("custom", "shape", shape)
     return Layer(make_custom(forward, dict(params or {}), shape, macs, name))
 
 
@@ -509,6 +512,8 @@ def fit(
     keep, resume, graph, precision, ...
     Returns steps, train_loss, test_accuracy, samples_per_s, ...
     """
+    if on_event is not None:
+        check_callable("fit", "on_event", on_event)
     chosen = _c.fy_train_options_t(**options, schedule=schedule)
     bar = ProgressBar() if progress or progress is None and sys.stderr.isatty() else None
 

@@ -237,6 +237,21 @@ class Training(unittest.TestCase):
             train.fit(model, optimizer, self.loader(), epochs=3, on_event=stop, progress=False)
         train.fit(model, optimizer, self.loader(), epochs=1, progress=False)  # usable
 
+    def test_functions_are_checked_before_anything_runs(self):
+        norm = train.sequential([train.batch_norm(1), train.linear(1, 2)])
+        model = train.Model("host", norm, (1,))
+        loader = train.Loader("host", train.Dataset([[1.0], [2.0]], [0, 1]), batch=1)
+        with self.assertRaisesRegex(TypeError, "fit: on_event is int, not a callable"):
+            train.fit(model, train.Optimizer(model), loader, on_event=3, progress=False)
+        self.assertEqual(model.buffers()["0.running_mean"].tolist(), [0])
+        self.assertEqual(loader.info()["step"], 0)
+        with self.assertRaisesRegex(TypeError, "custom: forward is NoneType"):
+            train.custom(None)
+        with self.assertRaisesRegex(TypeError, "custom: shape is int"):
+            train.custom(lambda x: x, shape=2)
+        with self.assertRaisesRegex(TypeError, "set_log: function is int"):
+            ferry.set_log(0)
+
     def test_interrupts_wait_for_python(self):
         model = train.Model(self.device, network(), (28, 28, 1))
         optimizer = train.Optimizer(model)

@@ -134,10 +134,12 @@ typedef struct fy_train_result {
  * (may be NULL). Ledger and figures have the scopes "train/epoch/step", "train/epoch/loss",
  * "train/test", "train/checkpoint". A steady step has light requests only. The model is left in
  * evaluation.
- * Fails: BAD_VALUE before the first step (the data set has more classes than the model has scores),
- * INVALID_ARGUMENT (also an optimizer of another model; resume or checkpoint_every without
- * `checkpoint`), IO (checkpoints), and as requests; the model then has the parameters of the last
- * whole step. */
+ * Fails before the first step, with nothing changed: DEVICE_MISMATCH, SHAPE_MISMATCH,
+ * DTYPE_MISMATCH (samples or labels of `train` or `test` do not fit the model or the loss),
+ * BAD_VALUE (the data set has more classes than the model has scores), INVALID_ARGUMENT (also an
+ * optimizer of another model; resume or checkpoint_every without `checkpoint`).
+ * Fails later: IO (checkpoints), as requests; the model has the parameters of the last whole step.
+ */
 FY_API_STATUS fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train,
                            fy_loader_t *test, const fy_train_options_t *options,
                            fy_train_result_t *out_result);
@@ -150,7 +152,7 @@ FY_API_STATUS fy_train_save(const char *directory, fy_model_t *model, fy_optimiz
 /* Blocks. Mean loss and accuracy (largest element of the last axis; NaN without classes) over one
  * epoch of `loader`, without gradients, in evaluation. Downloads two scalars, in one download.
  * Either out may be NULL. The loader is then where it was, also after a failure; a streamed one
- * has no limit (fy_loader_limit). */
+ * has no limit (fy_loader_limit). Fails: as fy_train_run, as requests. */
 FY_API_STATUS fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss,
                                 double *out_loss, double *out_accuracy);
 
@@ -200,7 +202,7 @@ typedef struct fy_find_lr_result {
  * and the loader's position, bit for bit, also after a failure. `points` has room for
  * options->steps. A step downloads its loss; copies of the restored tensors are on the device until
  * the end. The suggestion leaves out the first tenth of the steps, whose mean has few losses.
- * Fails: INVALID_ARGUMENT, BAD_VALUE as fy_train_run, OUT_OF_MEMORY, as requests. If a request that
+ * Fails: as fy_train_run before the first step, OUT_OF_MEMORY, as requests. If a request that
  * restores fails, its status is returned, and the model is not restored. */
 FY_API_STATUS fy_train_find_lr(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train,
                                const fy_find_lr_options_t *options, fy_lr_point_t *points,
