@@ -400,8 +400,13 @@ def _from_data(data: Any, dtype: Any) -> Tensor:
     wanted = borrowed.dtype if dtype is None else NAMES[dtype_number(dtype)]
     if wanted != borrowed.dtype:
         return _c.fy_cast(borrowed, wanted)
-    made = _c.fy_tensor_create(borrowed._device, borrowed._dtype, borrowed.shape)
-    _c.fy_copy(made, borrowed)
+    return copied(borrowed)
+
+
+def copied(source: Tensor) -> Tensor:
+    """A new tensor with the elements of `source`, on its device."""
+    made = _c.fy_tensor_create(source._device, source._dtype, source.shape)
+    _c.fy_copy(made, source)
     return made
 
 

@@ -23,7 +23,7 @@ from ferry import _c
 from ferry._device import Device, as_device, device_of
 from ferry._layer import make_custom
 from ferry._record import Tape
-from ferry._tensor import Tensor
+from ferry._tensor import Tensor, copied
 from ferry._types import NAMES, Handle, Shape, check_callable, plain
 
 
@@ -326,6 +326,7 @@ class Loader(Handle):
 
     A loop that ends early has used up its epoch: the next one has all batches of the next epoch.
     After seek, or a fit that ended within an epoch, it has the rest. A new loop ends an older one.
+    Batches are yours to keep: of a loader with resident=0 they are copies on the device.
     Options: batch, drop_last, shuffle, seed, resident, workers, depth, scale, mean, std, pad, ...
     """
 
@@ -345,6 +346,7 @@ class Loader(Handle):
         return self._batches(loop)
 
     def _batches(self, loop: object) -> Iterator[Tuple[Tensor, Tensor]]:
+        own = (lambda t: t) if _c.fy_loader_query(self).is_resident else copied
         while True:
             if self._loop is not loop:
                 raise RuntimeError("the loader has moved on: another loop, seek or fit began")
@@ -352,7 +354,7 @@ class Loader(Handle):
             if x is None:
                 self._loop = None
                 return
-            yield x, y
+            yield own(x), own(y)
 
     def _end_loop(self) -> None:
         """A loop that has had batches, and did not get to the end, has used up its epoch."""

@@ -339,6 +339,21 @@ class Training(unittest.TestCase):
         train.fit(model, optimizer, loader, progress=False, max_steps=1)
         self.assertEqual(seen(), whole[1:])
 
+    def test_batches_can_be_kept(self):
+        """Also of a streamed loader, whose slots later batches fill, and which evaluations use."""
+        values, bytes_ = [[float(i)] for i in range(22)], ferry.arange(22, dtype="u8").reshape(22, 1)
+        model = train.Model("host", train.linear(1, 22), (1,))
+        for samples in (values, bytes_):
+            data = train.Dataset(samples, list(range(22)))
+            for options in ({}, {"resident": 0}, {"resident": 0, "workers": 2, "depth": 1}):
+                loader = train.Loader("host", data, batch=5, shuffle=0, **options)
+                kept = []
+                for batch in loader:
+                    kept.append(batch)
+                    train.evaluate(model, loader)
+                self.assertEqual(sum([y.tolist() for _, y in kept], []), list(range(22)))
+                self.assertEqual(sum([x.tolist() for x, _ in kept], []), values)
+
     def test_checkpoints(self):
         model = train.Model(self.device, network(), (28, 28, 1), seed=1)
         optimizer = train.Optimizer(model, "adamw")
