@@ -39,14 +39,15 @@ def to_torch(tensor: Tensor) -> torch.Tensor:
     """A PyTorch tensor on the bytes of a Ferry tensor, without a copy. PyTorch may write to them.
 
     Fails: Unsupported (a simulated device: download the tensor first), InvalidArgument (a read-only
-    tensor, because PyTorch has none: copy it first), Busy (an upload borrows the bytes).
+    tensor, as a view that repeats elements is; PyTorch has none: copy it first), Busy (an upload
+    borrows the bytes).
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"to_torch takes a ferry.Tensor, not {type(tensor).__name__}")
-    if tensor.info()["is_read_only"]:
+    if tensor._is_read_only:
         raise InvalidArgument(
-            Status.INVALID_ARGUMENT, "to_torch: the tensor is read-only, and PyTorch has no such "
-            "tensors\n  Copy it first: ferry.tensor(t)",
+            Status.INVALID_ARGUMENT, "to_torch: the tensor is read-only, or a view that repeats "
+            "elements, and PyTorch has no such tensors\n  Copy it first: ferry.tensor(t)",
         )  # fmt: skip
     return torch.from_dlpack(tensor)
 

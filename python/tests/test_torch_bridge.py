@@ -85,6 +85,8 @@ class Exchange(unittest.TestCase):
             ferry.torch.to_torch(ferry.ones(2, device="sim:0"))
         with self.assertRaisesRegex(ferry.InvalidArgument, "read-only"):
             ferry.torch.to_torch(ferry.from_buffer(b"read-only"))
+        with self.assertRaisesRegex(ferry.InvalidArgument, "repeats elements"):
+            ferry.torch.to_torch(ferry.ones(1).broadcast_to(3))
         with self.assertRaises(TypeError):
             ferry.torch.to_ferry([1.0])
         with self.assertRaises(TypeError):
