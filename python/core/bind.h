@@ -148,7 +148,8 @@ typedef struct {
     const bind_handle *kind;
     PyObject *owner; /* keeps what it needs; of a borrowed handle: what owns it */
     int is_borrowed;
-    uint64_t count; /* of fy_prefetch_t: tensors of a batch */
+    uint64_t count;    /* of fy_prefetch_t: tensors of a batch */
+    uint64_t ntensors; /* of fy_model_t: tensor objects with its handles */
 } bind_handle_object;
 
 typedef struct {

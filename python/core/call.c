@@ -321,13 +321,28 @@ static PyObject *get_made(const struct call *call, int i)
     return result;
 }
 
+/* What keeps what C owns: of a model its own handle, which the call used; else the argument. */
+static PyObject *find_owner(const struct call *call)
+{
+    const bind_param *param = &call->function->params[1];
+    if (call->function->nparams < 2) return NULL;
+    if (param->type->kind != BIND_HANDLE || param->type->of != bind_find_handle("fy_model_t"))
+        return call->given[1];
+    for (Py_ssize_t i = 0; call->place.kept && i < PyList_Size(call->place.kept); i++) {
+        PyObject *kept = PyList_GetItem(call->place.kept, i);
+        const bind_handle_object *handle = bind_is_handle(kept, param->type->of);
+        if (handle && handle->pointer == call->slots[1].p) return kept;
+    }
+    return call->given[1];
+}
+
 static PyObject *get_all(struct call *call)
 {
     const bind_function *function = call->function;
     PyObject *results[MOST_PARAMS], *owner = NULL, *all = NULL;
     Py_ssize_t count = 0;
     int has_failed = 0;
-    PyObject *first = function->nparams > 1 ? call->given[1] : NULL;
+    PyObject *first = find_owner(call);
     for (int i = 0; i < function->nparams; i++) {
         const bind_param *param = &function->params[i];
         if (i == 0 && (function->is_status || param->type->kind == BIND_VOID)) continue;

@@ -13,9 +13,10 @@ extern PyTypeObject *tensor_base; /* ferry._core.Tensor */
 extern PyObject *tensor_type;     /* ferry.Tensor, its subclass: the type of results */
 extern PyObject *find_number;     /* number_of of ferry/_types.py */
 
-/* The base of ferry.Tensor. Owns its handle. */
+/* The base of ferry.Tensor. It owns its handle, or a model does, whose tapes watch it. */
 typedef struct {
     PyObject_HEAD fy_tensor_t *handle;
+    PyObject *model; /* the handle of the model in ferry._c, or NULL */
     fy_device_t *device;
     uint64_t nelem;
     int64_t *layout; /* of the exchange table: shape and strides; NULL before the first use */
@@ -32,6 +33,8 @@ PyObject *core_refuse(fy_status_t status, const char *text);
 int core_status(PyObject *exception);
 /* A ferry.Tensor that owns `handle`; on failure the handle is destroyed. */
 PyObject *core_wrap(fy_tensor_t *handle);
+/* The same for a handle of a model, which the tensor keeps; NULL: the tensor owns it. */
+PyObject *core_wrap_of(fy_tensor_t *handle, PyObject *model);
 /* The tensor object if `object` is one, else NULL without an exception. */
 tensor_object *core_tensor(PyObject *object);
 

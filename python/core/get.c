@@ -70,6 +70,13 @@ static PyObject *get_array(const bind_type *element, const char *bytes, int is_b
     return tuple;
 }
 
+/* The handle itself of a model's tensor, because tapes watch it: a view would be a constant. */
+static PyObject *get_borrowed(fy_tensor_t *tensor, PyObject *owner)
+{
+    const bind_handle *model = bind_find_handle("fy_model_t");
+    return owner && bind_is_handle(owner, model) ? core_wrap_of(tensor, owner) : bind_view(tensor);
+}
+
 PyObject *bind_get(const bind_type *type, const void *at, int is_borrowed, PyObject *owner,
                    uint64_t count)
 {
@@ -88,7 +95,7 @@ PyObject *bind_get(const bind_type *type, const void *at, int is_borrowed, PyObj
     case BIND_ADDRESS: return PyLong_FromVoidPtr(pointer);
     case BIND_BYTES:
         return count ? PyBytes_FromStringAndSize(pointer, (Py_ssize_t)count) : Py_NewRef(Py_None);
-    case BIND_TENSOR: return is_borrowed ? bind_view(pointer) : core_wrap(pointer);
+    case BIND_TENSOR: return is_borrowed ? get_borrowed(pointer, owner) : core_wrap(pointer);
     case BIND_HANDLE: return bind_new_handle(type->of, pointer, is_borrowed, owner);
     case BIND_STRUCT: return bind_copy_struct(type->of, at, owner);
     case BIND_POINTER: return bind_copy_struct(type->of, pointer, owner);

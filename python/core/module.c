@@ -52,21 +52,30 @@ tensor_object *core_tensor(PyObject *object)
     return PyObject_TypeCheck(object, tensor_base) ? (tensor_object *)object : NULL;
 }
 
-PyObject *core_wrap(fy_tensor_t *handle)
+static void destroy(fy_tensor_t *handle, PyObject *model)
+{
+    if (!model) api.fy_tensor_destroy(handle);
+}
+
+PyObject *core_wrap(fy_tensor_t *handle) { return core_wrap_of(handle, NULL); }
+
+PyObject *core_wrap_of(fy_tensor_t *handle, PyObject *model)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     const fy_status_t status = api.fy_tensor_query(handle, &info);
     if (status != FY_STATUS_OK) {
         core_raise(status);
-        api.fy_tensor_destroy(handle);
+        destroy(handle, model);
         return NULL;
     }
     tensor_object *self = (tensor_object *)PyType_GenericAlloc((PyTypeObject *)tensor_type, 0);
     if (!self) {
-        api.fy_tensor_destroy(handle);
+        destroy(handle, model);
         return NULL;
     }
     self->handle = handle;
+    self->model = Py_XNewRef(model);
+    if (model) ((bind_handle_object *)model)->ntensors++;
     self->device = info.device;
     self->nelem = info.nelem;
     self->dtype = info.dtype;
@@ -80,7 +89,10 @@ static void tensor_dealloc(PyObject *object)
 {
     tensor_object *self = (tensor_object *)object;
     PyTypeObject *type = Py_TYPE(object);
-    if (self->handle && self->frees_slowly) {
+    if (self->model) {
+        ((bind_handle_object *)self->model)->ntensors--;
+        Py_DECREF(self->model);
+    } else if (self->handle && self->frees_slowly) {
         PyThreadState *state = PyEval_SaveThread();
         api.fy_tensor_destroy(self->handle);
         PyEval_RestoreThread(state);

@@ -269,6 +269,7 @@ static int put_tensor(void **at, PyObject *value, const struct bind_place *place
         return bind_refuse(place, PyExc_BufferError,
                            "has %u buffers, such as memoryview: they go first",
                            (unsigned)tensor->nbuffers);
+    if (tensor->model) return bind_refuse(place, PyExc_ValueError, "is its model's");
     tensor->handle = NULL;
     return 0;
 }
@@ -308,6 +309,10 @@ static int put_handle(const bind_type *type, void **at, PyObject *value, struct 
     if (!(place->flags & BIND_CONSUMED)) return 0;
     if (handle->is_borrowed)
         return bind_refuse(place, PyExc_ValueError, "is borrowed: who owns it ends it");
+    if (handle->ntensors)
+        return bind_refuse(place, PyExc_BufferError,
+                           "has %llu tensors, such as its parameters: they go first",
+                           (unsigned long long)handle->ntensors);
     if (append(&place->taken, Py_NewRef((PyObject *)handle)) < 0) return -1;
     handle->taken = handle->pointer;
     handle->pointer = NULL;

@@ -219,15 +219,15 @@ class Model(Handle):
         return found
 
     def parameters(self) -> Dict[str, Tensor]:
-        """Views of the parameters by name. Those of convolutions are O, H, W, I."""
+        """The parameters by name, as tapes watch them. Those of convolutions are O, H, W, I."""
         return self._named(_c.fy_model_param, self._info().nparams, "value")
 
     def gradients(self) -> Dict[str, Tensor]:
-        """Views of their gradients."""
+        """Their gradients."""
         return self._named(_c.fy_model_param, self._info().nparams, "grad")
 
     def buffers(self) -> Dict[str, Tensor]:
-        """Views of the buffers: running statistics."""
+        """The buffers: running statistics."""
         return self._named(_c.fy_model_buffer, self._info().nbuffers, "value")
 
     def _info(self) -> Any:

@@ -179,6 +179,38 @@ class Training(unittest.TestCase):
             results.append(weights.download().wait().tolist())
         self.assertEqual(*results)
 
+    def test_a_penalty_on_the_weights_has_a_gradient(self):
+        for is_late in (False, True):
+            model = train.Model("host", train.linear(2, 1), (2,))
+            parameters = model.parameters()
+            tape = ferry.Tape()
+            model.watch(tape)
+            with tape:
+                if is_late:
+                    parameters = model.parameters()
+                loss = ferry.sum(model(ferry.tensor([[1.0, 2.0]])))
+                for parameter in parameters.values():
+                    loss = loss + ferry.sum(parameter * parameter)
+                model.backward(tape, loss)
+            weight = parameters["weight"].tolist()[0]
+            want = [1 + 2 * weight[0], 2 + 2 * weight[1]]
+            for found, wanted in zip(model.gradients()["weight"].tolist()[0], want, strict=True):
+                self.assertAlmostEqual(found, wanted, 5)
+
+    def test_parameters_keep_their_model(self):
+        model = train.Model(self.device, train.linear(2, 1), (2,))
+        weight, handle = model.parameters()["weight"], model._as_parameter_
+        with self.assertRaisesRegex(BufferError, "1 tensors, such as its parameters"):
+            _c.fy_model_destroy(model)
+        del model
+        self.assertEqual(weight.shape, (1, 2))
+        self.assertEqual((weight * 0).download().wait().tolist(), [[0, 0]])
+        view = weight.reshape(2)
+        del weight
+        gc.collect()
+        _c.fy_model_destroy(handle)
+        self.assertEqual((view * 0).download().wait().tolist(), [0, 0])
+
     def test_means_that_do_not_fit(self):
         with self.assertRaisesRegex(ValueError, "mean has 5 elements; at most 4"):
             self.loader(mean=[0.5] * 5)
