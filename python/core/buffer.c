@@ -203,5 +203,9 @@ PyObject *core_from_buffer(PyObject *module, PyObject *object)
     if (status == FY_STATUS_OK) return core_wrap(tensor);
     PyBuffer_Release(&b->view);
     free(b);
-    return core_raise(status);
+    const char *text = strchr(api.fy_error_get()->text, ':'); /* behind the name of the call of C */
+    if (status != FY_STATUS_INVALID_ARGUMENT || !text) return core_raise(status);
+    char copy[512];
+    PyOS_snprintf(copy, sizeof copy, "from_buffer%s\n  Copy it: numpy.ascontiguousarray(a)", text);
+    return core_refuse(status, copy);
 }

@@ -68,8 +68,8 @@ def load_state_dict(model: Model, state: Mapping[str, torch.Tensor], names: Name
     Weights of convolutions become O, H, W, I. names: the name in `state` of a name of Ferry, a dict
     or a function; others are the same in both. On a device: one upload of all, heavy.
     A linear layer behind flatten() of several pixels has its inputs in another order: not covered.
-    Fails: ValueError (a name is missing or left over, a shape or a dtype differs, a tensor is not on
-    the host), Unsupported (a dtype that Ferry lacks).
+    Fails: ValueError (a name is missing or left over, a shape or a dtype differs, a value is no
+    tensor, or not on the host), Unsupported (a dtype that Ferry lacks).
     """
     targets, sources, errors = _tensors(model), [], []
     wanted = {name: _renamed(name, names) for name in targets}
@@ -80,7 +80,12 @@ def load_state_dict(model: Model, state: Mapping[str, torch.Tensor], names: Name
         if wanted[name] not in state:
             errors.append(f"the state dict has no {wanted[name]}")
             continue
-        value = state[wanted[name]].detach()
+        value = state[wanted[name]]
+        if not isinstance(value, torch.Tensor):
+            kind = type(value).__name__
+            errors.append(f"{wanted[name]} is {kind}, not a torch.Tensor: torch.as_tensor(a)")
+            continue
+        value = value.detach()
         if value.device.type != "cpu":
             errors.append(f"{wanted[name]} is on {value.device}: copy it to the host, .cpu()")
             continue

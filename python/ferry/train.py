@@ -273,9 +273,9 @@ class Dataset(Handle):
         y = tensor(labels)
         is_regression = y.dtype in ("f32", "f64", "f16", "bf16")
         values = () if is_regression else memoryview(y.reshape(-1)).tolist()
-        large = [value for value in values if abs(value) >= 2**31 - 1]
-        if large:
-            raise ValueError(f"the label {large[0]}: classes are 0 to {2**31 - 2}")
+        wrong = [value for value in values if not 0 <= value < 2**31 - 1]
+        if wrong:
+            raise ValueError(f"the label {wrong[0]}: classes are 0 to {2**31 - 2}")
         y = tensor(y, dtype="f32" if is_regression else "i32")
         if y.ndim == 1 and is_regression:
             y = y.reshape(-1, 1)
@@ -408,7 +408,10 @@ class Optimizer(Handle):
         if isinstance(target, Model):
             self._as_parameter_ = _c.fy_optimizer_create_model(chosen, target)
         else:
-            values, grads = zip(*target, strict=True)
+            pairs = list(target)
+            if not pairs:
+                raise ValueError("an optimizer needs a Model, or (parameter, gradient) tensors")
+            values, grads = zip(*pairs, strict=True)
             self._as_parameter_ = _c.fy_optimizer_create(chosen, values, grads)
 
     def step(self) -> None:

@@ -111,6 +111,11 @@ class Buffers(unittest.TestCase):
                 import_(records["value"])
             self.assertEqual(import_(records["flag"]).tolist(), [0, 0, 0])
         self.assertEqual(ferry.tensor(numpy.ascontiguousarray(records["value"])).shape, (3,))
+        for make in (ferry.tensor, ferry.from_numpy):
+            with self.assertRaisesRegex(
+                ferry.InvalidArgument, r"from_buffer: strides\[0\] is -1(?s:.*)numpy.ascontiguous"
+            ):
+                make(numpy.arange(3.0)[::-1])
 
     def test_empty_tensors(self):
         codes = {"f32": "f", "f64": "d", "f16": "e", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}

@@ -81,6 +81,10 @@ class Exchange(unittest.TestCase):
             self.assertEqual((address(v), v.tolist()), (x.data_ptr(), x.tolist()))
 
     def test_refusals(self):
+        model = ferry.train.Model("host", ferry.train.linear(2, 1), (2,))
+        state = {name: value.numpy() for name, value in ferry.torch.state_dict(model).items()}
+        with self.assertRaisesRegex(ValueError, "weight is ndarray, not a torch.Tensor"):
+            ferry.torch.load_state_dict(model, state)
         with self.assertRaisesRegex(ferry.Unsupported, "download"):
             ferry.torch.to_torch(ferry.ones(2, device="sim:0"))
         with self.assertRaisesRegex(ferry.InvalidArgument, "read-only"):

@@ -284,6 +284,13 @@ class Training(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "set_log: function is int"):
             ferry.set_log(0)
 
+    def test_labels_and_lists_that_do_not_fit(self):
+        for label in (-1, 2**31 - 1):
+            with self.assertRaisesRegex(ValueError, f"the label {label}: classes are 0 to"):
+                train.Dataset([[1.0], [2.0]], [label, label])
+        with self.assertRaisesRegex(ValueError, "needs a Model, or"):
+            train.Optimizer([])
+
     def test_interrupts_wait_for_python(self):
         model = train.Model(self.device, network(), (28, 28, 1))
         optimizer = train.Optimizer(model)

@@ -107,6 +107,7 @@ int fy__replace_begin(fy__replace_t *replace, const char *path)
 {
     enum { MOST_SUFFIX = 48, TRIES = 1000 };
     *replace = (fy__replace_t){ .fd = -1 };
+    if (!*path) return fail(replace, ENOENT, "cannot write a file: its path is \"\"");
     if (resolve(replace, path)) return replace->error;
     struct stat old;
     const bool exists = stat(replace->path, &old) == 0;

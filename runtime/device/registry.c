@@ -456,11 +456,10 @@ fy_status_t fy_device_open_with(const char *text, const fy_device_options_t *opt
     if (!device)
         status = build(&spec, name, &hooks, &device);
     else if (device->is_of_plan)
-        status =
-            FY_FAIL(BUSY,
-                    "device_open: a plan simulates on %s until it ends\n  Open a device with a "
-                    "lower number",
-                    name);
+        status = FY_FAIL(BUSY,
+                         "device_open: a plan simulates on %s until it ends and its last tensor is "
+                         "destroyed\n  Open a device with a lower number",
+                         name);
     else if (fy__device_is_lost(device))
         status = fy__device_lost_error(device);
     else if (spec.noptions && strcmp(spec.options, device->options) != 0)

@@ -78,7 +78,8 @@ static fy_status_t opens_its_own(fy_device_t *device, int64_t batch, void *user)
     fy_device_t *again, *other;
     (void)batch;
     (void)user;
-    ts_fails_with(fy_device_open(fy_device_name(device), &again), BUSY, "plan", "lower number");
+    ts_fails_with(fy_device_open(fy_device_name(device), &again), BUSY, "plan",
+                  "until it ends and its last tensor is destroyed", "lower number");
     ts_ok(fy_device_open("sim:14", &other)); /* a lower one */
     fy_device_close(other);
     return FY_STATUS_OK;

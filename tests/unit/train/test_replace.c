@@ -126,6 +126,8 @@ static void *read_pipe(void *path)
     return found;
 }
 
+TS_TEST(an_empty_path_is_refused) { ts_fails_with(put("", "text"), IO, "its path is \"\""); }
+
 TS_TEST(a_pipe_is_written_to)
 {
     pthread_t reader;
