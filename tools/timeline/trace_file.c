@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/json.h"
+#include "tools/cli/tool.h"
 
 enum { LONGEST = 8192, TEXT_LONGEST = 1024 };
 
