@@ -153,7 +153,8 @@ def shown(value):
 
 
 # Not public, or of the standard library: their refusals print the argument.
-PRINTING = {"ferry.Status", "ferry.__getattr__", "ferry.train._maker", "ferry.train._pool"}
+PRINTING = {"ferry.Status", "ferry.__getattr__", "ferry.train._maker", "ferry.train._pool",
+            "ferry.train.check_callable"}
 
 
 def check_text(label, error):

@@ -270,9 +270,10 @@ class Lists(unittest.TestCase):
                 train.Dataset(x, labels)
             with self.assertRaisesRegex(ValueError, str(labels[2])):
                 train.Dataset(x, ferry.tensor(labels))
-        for labels in ([0, 1, -1], [0, 1, 3]):
-            with self.assertRaises(ferry.Error):
-                train.Dataset(x, labels, classes=3)
+        with self.assertRaisesRegex(ValueError, "-1"):
+            train.Dataset(x, [0, 1, -1], classes=3)
+        with self.assertRaises(ferry.Error):
+            train.Dataset(x, [0, 1, 3], classes=3)
         for dtype in ("f16", "bf16", "f32", "f64"):
             info = train.Dataset(x, ferry.tensor([0.5, 1.0, 2.0], dtype=dtype)).info()
             self.assertEqual((info["classes"], info["targets"]), (0, 1))
