@@ -158,5 +158,7 @@ fy_status_t fyt_layer_create(const fy_layer_def_t *def, const void *settings, si
     if (out_layer) *out_layer = NULL;
     if (settings && !copy)
         return FYT_FAIL(OUT_OF_MEMORY, "layer: no host memory for %zu bytes", nbytes);
-    return fy_layer_create(def, copy ? memcpy(copy, settings, nbytes) : NULL, out_layer);
+    if (copy) memcpy(copy, settings, nbytes);
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): def->destroy frees it */
+    return fy_layer_create(def, copy, out_layer);
 }
