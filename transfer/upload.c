@@ -1,7 +1,7 @@
 /* Uploads. The path of one: host bytes, packed dense if they are not · through the ring (COPY) or
  * in place (BORROW) · DMA on the upload engine · cast or copy on the device if dst is of another
- * dtype or layout. A synchronous device copies inside the call. Not here: the ring (ring.c), guards
- * (runtime/thread/guard.c). */
+ * dtype or layout. A synchronous device copies inside the call. At the end: page-locking. Not here:
+ * the ring (ring.c), guards (runtime/thread/guard.c). */
 #include "transfer/upload.h"
 
 #include "runtime/base/fail.h"

@@ -510,10 +510,13 @@ static fy_status_t set_seed_gradient(fy__thread_t *thread, fy_tape_t *tape, uint
     return status;
 }
 
-/* Does the backward leave the seed's bytes alone? */
+/* Has the seed its own bytes? */
 static fy_status_t check_seed_apart(const fy_tape_t *tape, const fy_backward_options_t *options)
 {
     char text[112];
+    if (options->seed && options->clear && fy__tensor_overlaps(options->clear, options->seed))
+        return FY_FAIL(INVALID_ARGUMENT, "tape_backward: the seed has bytes of options->clear\n  "
+                                         "Give it a copy");
     for (uint32_t i = 0; options->seed && i < tape->nleaves + tape->nvalues; i++) {
         const fy__tape_slot_t *slot = fy__tape_slot_at(tape, i);
         const fy_tensor_t *grad = slot->place                            ? slot->place
@@ -521,8 +524,8 @@ static fy_status_t check_seed_apart(const fy_tape_t *tape, const fy_backward_opt
                                                                          : NULL;
         if (grad && fy__tensor_overlaps(grad, options->seed))
             return FY_FAIL(INVALID_ARGUMENT,
-                           "tape_backward: the seed has bytes of the gradient of %s, which the "
-                           "backward writes\n  Give it a copy",
+                           "tape_backward: the seed has bytes of the gradient of %s\n  Give it a "
+                           "copy",
                            fy__tensor_format(slot->tensor, text, sizeof text));
     }
     return FY_STATUS_OK;

@@ -284,14 +284,16 @@ fy_status_t fy__tape_check_replay(const fy__thread_t *thread, const fy__storage_
 {
     const fy_tape_t *tape = thread->tape;
     const uint64_t version = fy__recording_version(thread, storage);
+    bool depends = false;
     for (uint32_t i = 0; i < tape->nleaves + tape->nvalues; i++) {
         const fy__tape_slot_t *slot = fy__tape_slot_at(tape, i);
-        if (slot->storage == storage && (slot->is_leaf || slot->version == version))
-            return FY_FAIL(
-                UNSUPPORTED,
-                "graph_replay: it has no gradient rule, and the graph reads or writes "
-                "bytes that depend on a watched tensor\n  Replay it after "
-                "fy_tape_backward, or in a scope after fy_tape_begin(NULL): as constants");
+        depends |= slot->storage == storage && (slot->is_leaf || slot->version == version);
     }
-    return FY_STATUS_OK;
+    for (uint32_t i = 0; i < tape->nwritten; i++) depends |= tape->written[i].storage == storage;
+    if (!depends) return FY_STATUS_OK;
+    return FY_FAIL(
+        UNSUPPORTED,
+        "graph_replay: it has no gradient rule, and the graph reads or writes bytes that "
+        "depend on a watched tensor\n  Replay it after fy_tape_backward, or in a scope "
+        "after fy_tape_begin(NULL): as constants");
 }

@@ -29,7 +29,8 @@ static uint32_t take_record(void)
 static void give_record_back(uint32_t record) { atomic_store(&records[record % RECORDS], 0); }
 
 /* ---- a tensor on several tapes ----
- * It has a number of the first one. Another tape finds it by that number, which is unique. */
+ * It has a number of the first one. Another tape finds it by that number, which no other bytes
+ * have. */
 
 /* Of the first alias whose number is not below. */
 static uint32_t alias_at(const fy_tape_t *tape, uint64_t shared)
@@ -369,7 +370,8 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
         return FY_FAIL(DTYPE_MISMATCH, "tape_watch: %s has no gradient: only floats do",
                        fy__tensor_format(tensor, text, sizeof text));
     if (grad) FY_TRY(check_place(tensor, grad));
-    uint32_t value = fy__tape_find(tape, tensor);
+    /* two handles on the same bytes may have one number */
+    uint32_t value = tensor->valued ? fy__tape_find_shared(tape, tensor) : 0;
     if (value && !fy__tape_slot(tape, value)->is_leaf)
         return FY_FAIL(INVALID_ARGUMENT,
                        "tape_watch: %s is a result of a watched tensor; watch it before "

@@ -1,6 +1,6 @@
 /* The internals of a tape. `calls` has the calls in order; `values` (of this record) and `leaves`
  * (watched permanently) have a slot for each tensor with a gradient. A tensor has the number of its
- * slot, so there is no search and no lock.
+ * slot, so there is no search and no lock; other tapes search by that number.
  * tape.c: handles, watching, beginning · record.c: the record of a call · written.c: writes that
  * other handles would not know of · backward.c: the backward
  * pass · recompute.c: functions that run again in it · remake.c: cheap ops that do · offload.c:
@@ -177,7 +177,7 @@ static inline bool fy__tape_is_float(uint8_t dtype)
 /* A handle on nothing yet, in no scope; NULL: no memory. Then a handle on the bytes of `tensor`. */
 fy_tensor_t *fy__tape_blank(fy__thread_t *thread);
 void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor);
-/* All of a handle but its bytes, its storage and its name. */
+/* All of a handle but its name, and without a reference to the storage. */
 void fy__tape_shape_as(fy_tensor_t *blank, const fy_tensor_t *tensor);
 /* Gives either back. */
 void fy__tape_free(fy__thread_t *thread, fy_tensor_t *held);

@@ -93,6 +93,7 @@ fy_status_t fy_topk(const fy_tensor_t *x, int64_t k, fy_tensor_t **out_values,
 {
     const fy_topk_attrs_t attrs = { k };
     fy_tensor_t **const outs[2] = { out_values, out_indices };
+    if (!out_values || !out_indices) return fy__op_no_out(FY_OP_TOPK);
     return fy__typed_results(FY_OP_TOPK, 1, &x, &attrs, 2, 2, outs);
 }
 

@@ -205,7 +205,7 @@ PyObject *core_from_buffer(PyObject *module, PyObject *object)
     free(b);
     const char *text = strchr(api.fy_error_get()->text, ':'); /* behind the name of the call of C */
     if (status != FY_STATUS_INVALID_ARGUMENT || !text) return core_raise(status);
-    char copy[512];
-    PyOS_snprintf(copy, sizeof copy, "from_buffer%s\n  Copy it: numpy.ascontiguousarray(a)", text);
+    char copy[sizeof api.fy_error_get()->text + 64];
+    PyOS_snprintf(copy, sizeof copy, "from_buffer%s\n  Copy the array: a.copy()", text);
     return core_refuse(status, copy);
 }

@@ -70,11 +70,13 @@ static PyObject *get_array(const bind_type *element, const char *bytes, int is_b
     return tuple;
 }
 
-/* The handle itself of a model's tensor, because tapes watch it: a view would be a constant. */
+/* The handle itself of a model's tensor, because tapes watch it: a view would be a constant. Nobody
+ * keeps a model that C destroys, so of that a view. */
 static PyObject *get_borrowed(fy_tensor_t *tensor, PyObject *owner)
 {
     const bind_handle *model = bind_find_handle("fy_model_t");
-    return owner && bind_is_handle(owner, model) ? core_wrap_of(tensor, owner) : bind_view(tensor);
+    const bind_handle_object *kept = owner ? bind_is_handle(owner, model) : NULL;
+    return kept && !kept->is_borrowed ? core_wrap_of(tensor, owner) : bind_view(tensor);
 }
 
 PyObject *bind_get(const bind_type *type, const void *at, int is_borrowed, PyObject *owner,

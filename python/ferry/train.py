@@ -112,6 +112,8 @@ def custom(
     check_callable("custom", "forward", forward)
     if shape is not None:
         check_callable("custom", "shape", shape)
+    if not hasattr(macs, "__index__"):
+        check_callable("custom", "macs", macs)
     return Layer(make_custom(forward, dict(params or {}), shape, macs, name))
 
 

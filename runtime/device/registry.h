@@ -25,7 +25,7 @@ void fy__registry_each(void (*fn)(fy_device_t *device));
 extern pthread_mutex_t fy__registry_lock;
 void fy__registry_fork_lock_pools(void);
 void fy__registry_fork_unlock_pools(void);
-/* Instead of fork_unlock; the pools are unlocked already. */
+/* Also unlocks fy__registry_lock; the pools are unlocked already. */
 void fy__registry_fork_child(void);
 
 /* Whether it is a value of FERRY_MEMORY_DEBUG and debug=; of FERRY_FUSE and fuse=. */

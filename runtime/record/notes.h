@@ -3,6 +3,8 @@
 #ifndef FERRY_RUNTIME_NOTES_H_
 #define FERRY_RUNTIME_NOTES_H_
 
+#include <pthread.h>
+
 #include <ferry/status.h>
 
 #include "runtime/base/live_page.h"

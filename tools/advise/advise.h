@@ -1,5 +1,5 @@
 /* Reads an event file and prints what the run does not need: `ferry advise`, `ferry run --advise`.
- * Not here: finding it (advice.h), Next: cmd_advise.c. */
+ * Not here: finding it (advice.h). Next: cmd_advise.c. */
 #ifndef FERRY_TOOLS_ADVISE_H_
 #define FERRY_TOOLS_ADVISE_H_
 

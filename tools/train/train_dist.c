@@ -2,8 +2,10 @@
  * Next: ferry/dist_train.h. */
 #include "tools/train/train.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void look_for_cuda(void *user, const char *spec, int is_simulated)
 {
@@ -32,9 +34,12 @@ static fy_status_t be_quiet(train_dist_t *dist, common_t *common, train_request_
         snprintf(dist->record, sizeof dist->record, "%.4000s.%d", common->record, dist->info.rank);
         common->record = dist->record;
     }
-    if (!freopen("/dev/null", "w", stdout))
-        return TOOL_FAIL(IO, "rank %d cannot close its standard output", dist->info.rank);
-    return FY_STATUS_OK;
+    (void)fflush(stdout); /* its stream writes to the descriptor: ferry.c */
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    const bool is_quiet = nowhere >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0;
+    if (nowhere >= 0) close(nowhere);
+    if (is_quiet) return FY_STATUS_OK;
+    return TOOL_FAIL(IO, "rank %d cannot close its standard output", dist->info.rank);
 }
 
 fy_status_t train_dist_open(train_dist_t *dist, common_t *common, train_request_t *request)
