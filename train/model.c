@@ -313,20 +313,6 @@ static bool has_gaps(const fy_model_t *model)
     return elements != model->room;
 }
 
-static fy_status_t clear_gaps(const fy_model_t *model)
-{
-    for (size_t i = 0; i < model->nparams; i++) {
-        const fyt_model_param_t *param = &model->params[i];
-        const uint64_t begin = param->offset + param->nelem,
-                       end = i + 1 < model->nparams ? param[1].offset : model->room;
-        fy_tensor_t *gap;
-        if (begin == end) continue;
-        FY_TRY(fy_slice(model->grads, 0, (int64_t)begin, (int64_t)end, &gap));
-        FY_TRY(fy_fill(gap, 0));
-    }
-    return FY_STATUS_OK;
-}
-
 fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,
                               const fy_backward_options_t *options)
 {
@@ -339,17 +325,17 @@ fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tenso
     /* Gradients that earlier backward passes accumulated stay where this one adds nothing. */
     const bool keeps = own.accumulate && model->has_grads;
     const bool is_written = version != model->grads_version; /* by others, since the last one */
-    own.clear = is_written && !keeps && has_gaps(model) ? model->grads : NULL; /* one request */
+    own.clear = is_written && !keeps && has_gaps(model) ? model->grads : NULL;
     fy_scope_t scope = fy_scope_begin("backward");
-    fy_status_t status = is_written && keeps ? clear_gaps(model) : FY_STATUS_OK;
-    if (status == FY_STATUS_OK) status = fy_tape_backward(tape, loss, &own);
+    fy_status_t status = fy_tape_backward(tape, loss, &own);
     for (size_t i = 0; status == FY_STATUS_OK && !keeps && i < model->nparams; i++) {
         fy_tensor_t *grad = NULL;
         status = fy_tape_grad(tape, model->params[i].value, &grad);
         if (status == FY_STATUS_OK && !grad) status = fy_fill(model->grad[i], 0);
         fy_tensor_destroy(grad);
     }
-    if (status == FY_STATUS_OK) status = version_of(model->grads, &model->grads_version);
+    if (status == FY_STATUS_OK && !(is_written && keeps))
+        status = version_of(model->grads, &model->grads_version);
     if (status == FY_STATUS_OK) model->has_grads = 1;
     fy_scope_end(scope, 0, NULL);
     return status;
