@@ -55,8 +55,9 @@ FY_API_STATUS fy_graph_end(fy_graph_t **out_graph);
  * that reads and writes all of them. Counts as one request and allocates nothing. The second replay
  * passes the calls to a device that keeps graphs; later ones are one request for it
  * (docs/graphs.md).
- * out_ticket may be NULL. Any thread, one at a time. Fails: as the recorded calls; UNSUPPORTED (this
- * thread's tape records, and they use a storage with bytes that depend on a watched tensor). */
+ * out_ticket may be NULL. Any thread, one at a time. Fails: as the recorded calls; UNSUPPORTED (a
+ * tape of this thread records, and they use a storage with bytes that depend on a watched
+ * tensor). */
 FY_API_STATUS fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket);
 FY_API_STATUS fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info); /* figures */
 /* Calls `say` once for each chain and for each call outside of chains, in the order of replays.

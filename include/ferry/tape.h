@@ -25,8 +25,8 @@ FY_API void fy_tape_keep(fy_tape_t *tape);
  * `grad` receives the gradient: dense, with tensor's device, dtype and shape, such as a view of one
  * large block, and for this tensor alone in a record. NULL: backward makes a tensor. Do not zero
  * it: a backward assigns, then adds.
- * Several tapes may watch a tensor, one thread at a time while no other uses it. Both tensors' bytes
- * live as long as the watch.
+ * Several tapes may watch a tensor, in one thread at a time while no other uses it. Both tensors'
+ * bytes live as long as the watch.
  * A view counts as part of `tensor` only if it is made later, while the tape records.
  * Fails: INVALID_ARGUMENT (grad shares bytes with tensor), DTYPE_MISMATCH (not float),
  * SHAPE_MISMATCH (also a grad that is not dense), DEVICE_MISMATCH, OUT_OF_MEMORY. */

@@ -515,17 +515,14 @@ static fy_status_t check_seed_apart(const fy_tape_t *tape, const fy_backward_opt
 {
     char text[112];
     if (options->seed && options->clear && fy__tensor_overlaps(options->clear, options->seed))
-        return FY_FAIL(INVALID_ARGUMENT, "tape_backward: the seed has bytes of options->clear\n  "
-                                         "Give it a copy");
+        return FY_FAIL(INVALID_ARGUMENT, "tape_backward: the seed has bytes of options->clear");
     for (uint32_t i = 0; options->seed && i < tape->nleaves + tape->nvalues; i++) {
         const fy__tape_slot_t *slot = fy__tape_slot_at(tape, i);
-        const fy_tensor_t *grad = slot->place                            ? slot->place
-                                  : slot->is_leaf && options->accumulate ? slot->grad
-                                                                         : NULL;
+        const fy_tensor_t *grad = slot->is_leaf && options->accumulate ? slot->grad : NULL;
+        if (slot->place) grad = slot->place;
         if (grad && fy__tensor_overlaps(grad, options->seed))
             return FY_FAIL(INVALID_ARGUMENT,
-                           "tape_backward: the seed has bytes of the gradient of %s\n  Give it a "
-                           "copy",
+                           "tape_backward: the seed has bytes of the gradient of %s\n  Use a copy",
                            fy__tensor_format(slot->tensor, text, sizeof text));
     }
     return FY_STATUS_OK;

@@ -70,8 +70,8 @@ static PyObject *get_array(const bind_type *element, const char *bytes, int is_b
     return tuple;
 }
 
-/* The handle itself of a model's tensor, because tapes watch it: a view would be a constant. Nobody
- * keeps a model that C destroys, so of that a view. */
+/* The handle itself of a model's tensor, because tapes watch it: a view would be a constant. A
+ * model that C destroys gives views: no Python object keeps it. */
 static PyObject *get_borrowed(fy_tensor_t *tensor, PyObject *owner)
 {
     const bind_handle *model = bind_find_handle("fy_model_t");

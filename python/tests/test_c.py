@@ -297,6 +297,19 @@ class Callbacks(unittest.TestCase):
             _c.fy_layer_create(("type", None, broken, broken))
         self.assertRaises(TypeError, _c.fy_segments_fit, "sim:0", lambda *a: None, broken, 1)
 
+    def test_a_parameter_outlives_a_model_of_c(self):
+        kept = []
+
+        def make(device, options):
+            return _c.fy_model_create(device, train.linear(3, 1), (3,), options)
+
+        def step(model, batch):
+            kept.append(_c.fy_model_param(model, 0).value)
+            raise LookupError("planted")
+
+        self.assertRaises(LookupError, _c.fy_segments_fit, "sim:0", make, step, 2)
+        self.assertEqual(kept[0].shape, (1, 3))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -200,6 +200,9 @@ TS_DEVICE_TEST(a_seed_has_its_own_bytes)
     options.accumulate = 1; /* to the seed */
     ts_fails_with(fy_tape_backward(tape, y, &options), INVALID_ARGUMENT, "seed", "copy");
     options.accumulate = 0; /* into a new tensor */
+    options.clear = (fy_tensor_t *)(uintptr_t)options.seed;
+    ts_fails_with(fy_tape_backward(tape, y, &options), INVALID_ARGUMENT, "seed", "clear");
+    options.clear = NULL;
     ts_ok(fy_tape_backward(tape, y, &options));
     ts_expect_f32(ts_grad(tape, v), (float[]){ 1, 4 }, 2);
     ts_expect_f32(place, (float[]){ 3, 8 }, 2);
@@ -313,6 +316,18 @@ TS_DEVICE_TEST(tapes_share_tensors)
         ts_ok(fy_tape_backward(outer, sum_of(z), NULL));
         ts_expect_f32(ts_grad(outer, w), (float[]){ 3, 12 }, 2);
     }
+    fy_tensor_t *again, *place = values(ctx, 2, (float[]){ 0, 0 });
+    ts_ok(fy_slice(w, 0, 0, 2, &again)); /* the same tensor, by its place */
+    ts_ok(fy_tape_watch(outer, w, place));
+    ts_ok(fy_tape_watch(outer, again, place));
+    other = ts_tape(w, NULL);
+    ts_ok(fy_tape_watch(other, again, NULL));
+    ts_ok(fy_tape_begin(other));
+    ts_ok(fy_mul(w, again, &z));
+    ts_ok(fy_tape_backward(other, sum_of(z), NULL));
+    ts_expect_f32(ts_grad(other, w), (float[]){ 2, 4 }, 2);
+    ts_expect_f32(ts_grad(other, again), (float[]){ 2, 4 }, 2);
+
     other = ts_record(v, NULL);
     ts_ok(fy_axpy(w, 1, v)); /* w is the other tape's result, and watched by the outer one */
     ts_ok(fy_tape_backward(other, sum_of(w), NULL));
@@ -336,7 +351,13 @@ TS_DEVICE_TEST(graphs_of_watched_tensors_are_not_replayed_in_a_record)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 3, 4 }),
                 *dst = values(ctx, 2, (float[]){ 0, 0 }), *y;
-    fy_graph_t *of_w, *of_x;
+    fy_tensor_t *all = values(ctx, 4, (float[]){ 0, 0, 0, 0 }), *part, *other;
+    fy_graph_t *of_w, *of_x, *of_all;
+    ts_ok(fy_slice(all, 0, 0, 2, &part));
+    ts_ok(fy_slice(all, 0, 2, 4, &other));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_sum(all, FY_ALL_AXES, 0, &y));
+    ts_ok(fy_graph_end(&of_all));
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_copy(dst, w));
     ts_ok(fy_graph_end(&of_w));
@@ -349,6 +370,9 @@ TS_DEVICE_TEST(graphs_of_watched_tensors_are_not_replayed_in_a_record)
     ts_ok(fy_add(w, dst, &y));
     ts_ok(fy_copy(dst, y));
     ts_fails_with(fy_graph_replay(of_x, NULL), UNSUPPORTED, "graph_replay"); /* writes a result */
+    ts_ok(fy_copy(part, y));
+    ts_ok(fy_fill(other, 7)); /* other bytes of that storage, and a newer version */
+    ts_fails_with(fy_graph_replay(of_all, NULL), UNSUPPORTED, "graph_replay");
     ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
     ts_expect_f32(ts_grad(tape, w), (float[]){ 1, 1 }, 2);
     ts_ok(fy_graph_replay(of_w, NULL));
