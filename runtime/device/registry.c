@@ -19,7 +19,7 @@
 
 /* Guards the table, `spare`, and the building and closing of devices. Recursive: closing a device
  * frees its storages. */
-pthread_mutex_t fy__registry_lock;
+pthread_mutex_t fy__registry_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static fy_device_t *_Atomic table[FY__MAX_DEVICES];
 static fy_device_t *_Atomic host;
@@ -57,16 +57,6 @@ static fy_status_t find_backend(const char *name, const fy_backend_t **out_backe
 }
 
 /* ---- devices ---- */
-
-/* A recursive lock stores its owner, so a child of fork cannot unlock it and makes a new one. */
-static void make_lock(void)
-{
-    pthread_mutexattr_t recursive;
-    pthread_mutexattr_init(&recursive);
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&fy__registry_lock, &recursive);
-    pthread_mutexattr_destroy(&recursive);
-}
 
 static void make_device_locks(fy_device_t *device)
 {
@@ -166,7 +156,6 @@ static void open_host(void)
 {
     static fy_device_t device;
     const fy_backend_t *backend;
-    make_lock();
     fy__wire_process();
     if (find_backend("host", &backend) != FY_STATUS_OK ||
         backend->device_open(0, 0, NULL, &device.dev) != FY_STATUS_OK)
@@ -592,5 +581,6 @@ void fy__registry_fork_child(void)
 {
     for_each_device(lose_by_fork);
     for (uint32_t i = 0; i < nspare; i++) make_device_locks(spare[i]);
-    make_lock();
+    /* a recursive lock stores its owner, so this thread cannot unlock it */
+    fy__registry_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 }

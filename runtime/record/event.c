@@ -95,8 +95,10 @@ static fy_status_t begin(const char *path)
     fy__event_forget();
     fy__site_begin();
     has_hooks = true;
+    fy__lock(&fy__registry_lock); /* no device closes between the hooks and its event */
     fy__watch_hold(FY__WATCH_EVENTS);
     put_present_objects();
+    fy__unlock(&fy__registry_lock);
     return FY_STATUS_OK;
 }
 

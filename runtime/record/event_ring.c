@@ -75,7 +75,8 @@ bool fy__event_ring_open(fy__event_ring_t *ring, uint32_t shift)
     /* a record that begins in the last cells of the ring ends behind them */
     ring->cells = calloc(capacity + CELLS_MOST, sizeof *ring->cells);
     if (!ring->cells) return false;
-    ring->capacity = capacity;
+    /* a thread that missed the end of the last recording may read it: it never changes */
+    if (ring->capacity != capacity) ring->capacity = capacity;
     ring->ready_nbytes = 0;
     /* Positions go on behind those of the last recording, so that the exchange fails in a thread
      * that still has one of them. */
