@@ -205,8 +205,8 @@ fy_device_t *fy__device_hold(fy_device_t *device)
 {
     if (device == fy_device_host()) return NULL;
     if (use_if_open(device)) return device;
-    pthread_mutex_lock(
-        &fy__registry_lock); /* a thread that closes the device holds the lock until it is done */
+    /* a thread that closes the device holds the lock until it is done */
+    pthread_mutex_lock(&fy__registry_lock);
     pthread_mutex_unlock(&fy__registry_lock);
     return NULL;
 }
