@@ -143,11 +143,12 @@ FY_API void fy_recompute_options_init(fy_recompute_options_t *options, size_t nb
  * through it; then `states` are again as after the first call. So gradients have the same bits.
  * Calls can be nested. Without a tape that records, or if fn uses no watched tensor, only fn runs.
  * Each call copies every state, the backward twice more: light requests. fn does not watch, begin
- * or go back. inputs, states, and what else fn reads keep their bytes until the backward.
+ * or go back. inputs, states, and what else fn reads by ops, views and transfers keep their bytes
+ * until the backward.
  * Takes over `user`, even when it fails. options may be NULL.
  * Fails: INVALID_ARGUMENT, UNSUPPORTED (a generator or a statistic that fn updates is not among
- * the states), OUT_OF_MEMORY, as fn; the backward: BUSY (an input was written since),
- * INVALID_ARGUMENT (the second result has another dtype or shape), as fn. */
+ * the states), OUT_OF_MEMORY, as fn; the backward: BUSY (an input, or what else fn read, was written
+ * since), INVALID_ARGUMENT (the second result has another dtype or shape), as fn. */
 FY_API_STATUS fy_tape_recompute(fy_recompute_fn fn, void *user, size_t count,
                                 fy_tensor_t *const *inputs, const fy_recompute_options_t *options,
                                 fy_tensor_t **out_result);

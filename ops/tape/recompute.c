@@ -9,7 +9,14 @@
 #include "runtime/base/abi_structs.h"
 #include "runtime/thread/scope.h"
 
+/* A constant that the function read and did not make. */
+typedef struct read {
+    fy_tensor_t *tensor; /* a handle of ours, in no scope */
+    uint64_t version;    /* of its bytes when the function had run */
+} read_t;
+
 struct fy__tape_again {
+    fy__tape_again_t *outer; /* while the function runs: the one in whose function; or NULL */
     fy_recompute_fn fn;
     void *user;
     void (*destroy)(void *user);
@@ -19,6 +26,9 @@ struct fy__tape_again {
     /* all ours, in no scope: handles on inputs and states, and copies of the states before fn */
     fy_tensor_t **inputs, **states, **before;
     uint64_t *versions; /* of the inputs' bytes */
+    read_t *reads;
+    uint32_t nreads, reads_room;
+    bool has_run;
 };
 
 const fy__tape_rule_t fy__tape_again_rule = { .run = NULL };
@@ -34,9 +44,11 @@ static void free_again(fy__thread_t *thread, fy__tape_again_t *again)
     free_tensors(thread, again->ninputs, again->inputs);
     free_tensors(thread, again->nstates, again->states);
     free_tensors(thread, again->nstates, again->before);
+    for (uint32_t i = 0; i < again->nreads; i++) fy__tensor_free(thread, again->reads[i].tensor);
     if (again->destroy) again->destroy(again->user);
     free(again->inputs);
     free(again->versions);
+    free(again->reads);
     free(again);
 }
 
@@ -57,7 +69,14 @@ uint64_t fy__tape_again_saved(const fy_tape_t *tape, const fy__tape_call_t *call
 {
     const fy__tape_again_t *again = call->rule == &fy__tape_again_rule ? *again_of(tape, call)
                                                                        : NULL;
-    return again ? again->ninputs + again->nstates : 0;
+    return again ? again->ninputs + again->nstates + again->nreads : 0;
+}
+
+static bool is_state(const fy__tape_again_t *again, const fy_tensor_t *tensor)
+{
+    for (size_t i = 0; i < again->nstates; i++)
+        if (again->states[i]->storage == tensor->storage) return true;
+    return false;
 }
 
 fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *tape,
@@ -65,13 +84,54 @@ fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *ta
 {
     char text[112];
     const fy__tape_again_t *again = tape->again;
-    for (size_t i = 0; i < again->nstates; i++)
-        if (again->states[i]->storage == dst->storage) return FY_STATUS_OK;
+    if (is_state(again, dst)) return FY_STATUS_OK;
     if (fy__scope_has(thread, again->depth, &dst->handle)) return FY_STATUS_OK;
     return FY_FAIL(UNSUPPORTED,
                    "%s: it updates %s inside fy_tape_recompute, whose function runs twice\n  "
                    "Name the tensor in options.states",
                    what, fy__tensor_format(dst, text, sizeof text));
+}
+
+/* ---- what the function reads besides its inputs ---- */
+
+static bool is_read(const fy__tape_again_t *again, const fy_tensor_t *tensor)
+{
+    for (uint32_t i = again->nreads; i-- > 0;)
+        if (again->reads[i].tensor->storage == tensor->storage) return true;
+    return false;
+}
+
+fy_status_t fy__tape_read_again(const fy_tape_t *tape, const fy_tensor_t *tensor)
+{
+    fy__thread_t *thread = fy__thread();
+    for (fy__tape_again_t *again = tape->again; again; again = again->outer) {
+        if (again->has_run || is_state(again, tensor) || is_read(again, tensor) ||
+            fy__scope_has(thread, again->depth, &tensor->handle))
+            continue;
+        FY_TRY(fy__tape_grow((void **)&again->reads, &again->reads_room, again->nreads, 1,
+                             sizeof *again->reads));
+        fy_tensor_t *held = fy__tape_hold(thread, tensor);
+        if (!held) return FY_STATUS_OUT_OF_MEMORY;
+        again->reads[again->nreads++] = (read_t){ .tensor = held };
+    }
+    return FY_STATUS_OK;
+}
+
+/* The function has run: keeps constants that it did not make. Bytes without another owner it cannot
+ * read again. */
+static void end_reads(fy__thread_t *thread, fy__tape_again_t *again, const fy_tensor_t *result)
+{
+    for (uint32_t i = again->nreads; i-- > 0;) {
+        read_t *read = &again->reads[i];
+        fy__storage_t *storage = read->tensor->storage;
+        read->version = fy__recording_version(thread, storage);
+        if (atomic_load_explicit(&storage->refs, memory_order_acquire) > 1 &&
+            !(result && result->storage == storage))
+            continue;
+        fy__tensor_free(thread, read->tensor);
+        *read = again->reads[--again->nreads];
+    }
+    again->has_run = true;
 }
 
 static fy_status_t copy_states(fy__thread_t *thread, const fy__tape_again_t *again,
@@ -169,9 +229,10 @@ static fy_status_t call(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_t 
 {
     fy_tensor_t *result = NULL;
     const fy_scope_t scope = fy_scope_begin("recompute");
-    const fy__tape_again_t *outer = tape ? tape->again : NULL;
+    fy__tape_again_t *outer = tape ? tape->again : NULL;
     const uint32_t record = tape ? tape->record : 0;
     again->depth = scope.depth;
+    again->outer = outer;
     if (tape) tape->again = again;
     fy_status_t status = again->fn(again->user, again->ninputs, inputs, &result);
     if (tape) {
@@ -237,6 +298,7 @@ static fy_status_t run_recorded(fy__thread_t *thread, fy_tape_t *tape, fy__tape_
     else
         forget(thread, tape, first, values);
     *out_is_kept = status == FY_STATUS_OK && depends;
+    if (*out_is_kept) end_reads(thread, again, *out_result);
     if (status == FY_STATUS_OK) return FY_STATUS_OK;
     if (*out_result) fy_tensor_destroy(*out_result);
     *out_result = NULL;
@@ -294,19 +356,26 @@ fy_status_t fy_tape_recompute(fy_recompute_fn fn, void *user, size_t count,
 
 /* ---- going back ---- */
 
-static fy_status_t check_inputs(const fy__thread_t *thread, const fy__tape_again_t *again)
+static fy_status_t check_bytes(const fy__thread_t *thread, const fy_tensor_t *tensor,
+                               uint64_t version)
 {
     char text[112];
+    const uint64_t now = fy__recording_version(thread, tensor->storage);
+    if (now == version) return FY_STATUS_OK;
+    return FY_FAIL(BUSY,
+                   "tape_backward: tape_recompute runs its function again on %s, whose bytes were "
+                   "written after it was recorded (version %llu, now %llu)\n"
+                   "  Write after backward, or compute a new tensor",
+                   fy__tensor_format(tensor, text, sizeof text), (unsigned long long)version,
+                   (unsigned long long)now);
+}
+
+static fy_status_t check_unchanged(const fy__thread_t *thread, const fy__tape_again_t *again)
+{
     for (size_t i = 0; i < again->ninputs; i++)
-        if (fy__recording_version(thread, again->inputs[i]->storage) != again->versions[i])
-            return FY_FAIL(
-                BUSY,
-                "tape_backward: tape_recompute runs its function again on %s, whose "
-                "bytes were written after it was recorded (version %llu, now %llu)\n"
-                "  Write after backward, or compute a new tensor",
-                fy__tensor_format(again->inputs[i], text, sizeof text),
-                (unsigned long long)again->versions[i],
-                (unsigned long long)fy__recording_version(thread, again->inputs[i]->storage));
+        FY_TRY(check_bytes(thread, again->inputs[i], again->versions[i]));
+    for (uint32_t i = 0; i < again->nreads; i++)
+        FY_TRY(check_bytes(thread, again->reads[i].tensor, again->reads[i].version));
     return FY_STATUS_OK;
 }
 
@@ -366,7 +435,7 @@ fy_status_t fy__tape_run_again(fy__thread_t *thread, fy_tape_t *tape, uint32_t i
     fy__tape_again_t *again = *again_of(tape, call);
     uint32_t value = 0;
     if (!fy__tape_slot(tape, old)->is_present) return FY_STATUS_OK; /* no gradient reaches it */
-    FY_TRY(check_inputs(thread, again));
+    FY_TRY(check_unchanged(thread, again));
     fy__tape_forget_calls(thread, tape, index + 1);
     fy_status_t status = record_again(thread, tape, again, frame, &value);
     if (status == FY_STATUS_OK) status = move_gradient(tape, old, value, values);

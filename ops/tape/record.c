@@ -255,7 +255,7 @@ fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__
 {
     fy_tape_t *tape = thread->tape;
     const uint32_t value = fy__tape_find(tape, src);
-    if (!value) return FY_STATUS_OK;
+    if (!value) return fy__tape_read_again(tape, src);
     FY_TRY(check_unwritten(thread, tape, view_names[kind], src, value));
     FY_TRY(make_room(tape, 2, 1, sizeof *attrs));
     fy__tape_call_t *call = fy__tape_next_call(tape, &fy__tape_view_rules[kind], view_names[kind],

@@ -97,12 +97,12 @@ typedef struct fy__tape_again fy__tape_again_t;
 
 struct fy_tape {
     fy__handle_t handle;
-    uint32_t record, leaf_record;  /* numbers: fy__tape_value */
-    bool is_spent;                 /* backward has gone through the record */
-    bool is_running;               /* in a backward, which may call a registered op's rule */
-    bool remakes;                  /* fy_tape_recompute_cheap */
-    bool shares_places;            /* some watched tensors have their gradients in the same bytes */
-    const fy__tape_again_t *again; /* the innermost one whose function runs; NULL: none */
+    uint32_t record, leaf_record; /* numbers: fy__tape_value */
+    bool is_spent;                /* backward has gone through the record */
+    bool is_running;              /* in a backward, which may call a registered op's rule */
+    bool remakes;                 /* fy_tape_recompute_cheap */
+    bool shares_places;           /* some watched tensors have their gradients in the same bytes */
+    fy__tape_again_t *again;      /* the innermost one whose function runs; NULL: none */
     fy__tape_slot_t *leaves, *values;
     fy__tape_operand_t *operands;
     fy__tape_call_t *calls;
@@ -271,18 +271,22 @@ void fy__tape_again_free(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_c
  * nor made by it. */
 fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *tape,
                                  const char *what, const fy_tensor_t *dst);
+/* The functions that run now and will run again read `tensor`, a constant: unless they made it,
+ * its bytes must be the same then. OUT_OF_MEMORY. */
+fy_status_t fy__tape_read_again(const fy_tape_t *tape, const fy_tensor_t *tensor);
 
 /* ---- written.c ---- */
 
 /* BUSY if `tensor`, which has no value on the tape, has bytes that a recorded call wrote through
- * another handle; `what` reads them. */
+ * another handle; `what` reads them. Notes what a function reads that will run again. */
 fy_status_t fy__tape_check_other_slow(const fy_tape_t *tape, const char *what,
                                       const fy_tensor_t *tensor);
 static inline fy_status_t fy__tape_check_other(const fy_tape_t *tape, const char *what,
                                                const fy_tensor_t *tensor)
 {
-    return FY_LIKELY(!tape->nwritten) ? FY_STATUS_OK
-                                      : fy__tape_check_other_slow(tape, what, tensor);
+    return FY_LIKELY(!tape->nwritten && !tape->again)
+               ? FY_STATUS_OK
+               : fy__tape_check_other_slow(tape, what, tensor);
 }
 /* Whether recorded calls wrote to bytes of `tensor`. */
 bool fy__tape_is_written(const fy_tape_t *tape, const fy_tensor_t *tensor);

@@ -55,13 +55,14 @@ static fy_op_t sum_op(void)
     return op;
 }
 
-/* user: a random generator. */
+/* user: a random generator, and a one. */
 static fy_status_t drop_and_sum(void *user, size_t count, fy_tensor_t *const *inputs,
                                 fy_tensor_t **out_y)
 {
-    fy_tensor_t *src[NSRC], *x;
+    fy_tensor_t *const *own = user, *src[NSRC], *x;
     (void)count;
-    FY_TRY(fy_dropout(user, inputs[0], 0, &x));
+    FY_TRY(fy_dropout(own[0], inputs[0], 0, &x));
+    FY_TRY(fy_mul(x, own[1], &x));
     for (int i = 0; i < NSRC; i++) src[i] = x;
     *out_y = NULL;
     return fy_op_call(sum_op(), NSRC, src, NULL, 0, 1, out_y);
@@ -69,18 +70,19 @@ static fy_status_t drop_and_sum(void *user, size_t count, fy_tensor_t *const *in
 
 static fy_status_t program(fy_device_t *device, int again)
 {
-    fy_tensor_t *x, *y, *loss, *grad, *rng;
+    fy_tensor_t *x, *y, *loss, *grad, *own[2];
     fy_tape_t *tape;
     fy_download_t *download;
     double value;
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(300000), 0.5, &x));
-    FY_TRY(fy_rng_create(device, 1, &rng));
+    FY_TRY(fy_rng_create(device, 1, &own[0]));
+    FY_TRY(fy_full(device, FY_DTYPE_F32, 0, NULL, 1, &own[1]));
     FY_TRY(fy_tape_create(&tape));
     FY_TRY(fy_tape_watch(tape, x, NULL));
     FY_TRY(fy_tape_begin(tape));
-    const fy_recompute_options_t options = { sizeof options, 1, &rng, NULL };
-    FY_TRY(again ? fy_tape_recompute(drop_and_sum, rng, 1, &x, &options, &y)
-                 : drop_and_sum(rng, 1, &x, &y));
+    const fy_recompute_options_t options = { sizeof options, 1, own, NULL };
+    FY_TRY(again ? fy_tape_recompute(drop_and_sum, own, 1, &x, &options, &y)
+                 : drop_and_sum(own, 1, &x, &y));
     FY_TRY(fy_mean(y, FY_ALL_AXES, 0, &loss));
     FY_TRY(fy_tape_backward(tape, loss, NULL));
     FY_TRY(fy_tape_grad(tape, x, &grad));

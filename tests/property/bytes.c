@@ -149,6 +149,53 @@ static bool can_take(const handle_t *h, const result_t *r)
     return h->t && !h->is_read_only && h->bytes->dtype == r->dtype && has_dims(h, r->rank, r->dims);
 }
 
+/* An op as the function of fy_tape_recompute: source 0 is its input, it reads the others. */
+typedef struct again {
+    fy_op_t op;
+    size_t nsrc, attrs_nbytes;
+    fy_tensor_t *others[2]; /* its handles on the tensors that it reads */
+    unsigned char attrs[32];
+} again_t;
+
+static fy_status_t run_again(void *user, size_t count, fy_tensor_t *const *inputs,
+                             fy_tensor_t **out_y)
+{
+    const again_t *again = user;
+    fy_tensor_t *src[3] = { inputs[0], again->others[0], again->others[1] };
+    assert_int_equal(count, 1);
+    return fy_op_call(again->op, again->nsrc, src, again->attrs_nbytes ? again->attrs : NULL,
+                      again->attrs_nbytes, 1, out_y);
+}
+
+static void free_again(void *user)
+{
+    again_t *again = user;
+    for (int i = 0; i < 2; i++) fy_tensor_destroy(again->others[i]);
+    free(again);
+}
+
+static fy_status_t call_again(fy_op_t op, int nsrc, fy_tensor_t *const *src, const void *attrs,
+                              size_t attrs_nbytes, fy_tensor_t **out_y)
+{
+    static const int axes[] = { 0, 1, 2 };
+    again_t *again = calloc(1, sizeof *again);
+    fy_recompute_options_t options = FY_RECOMPUTE_OPTIONS_INIT;
+    assert_non_null(again);
+    assert_true(attrs_nbytes <= sizeof again->attrs);
+    options.destroy = free_again;
+    again->op = op, again->nsrc = (size_t)nsrc, again->attrs_nbytes = attrs_nbytes;
+    if (attrs) memcpy(again->attrs, attrs, attrs_nbytes);
+    for (int i = 1; i < nsrc; i++) {
+        const fy_status_t status = fy_transpose(src[i], axes, &again->others[i - 1]);
+        if (status != FY_STATUS_OK) {
+            free_again(again);
+            return status;
+        }
+        fy_tensor_keep(again->others[i - 1]);
+    }
+    return fy_tape_recompute(run_again, again, 1, src, &options, out_y);
+}
+
 /* An op of these sources; into: the first slot in which to look for a given result, or NULL for a
  * new one in slot `to`. */
 void by_call_op(world_t *w, fy_op_t op, int nsrc, handle_t *const *src, const void *attrs,
@@ -169,9 +216,12 @@ void by_call_op(world_t *w, fy_op_t op, int nsrc, handle_t *const *src, const vo
     for (int i = 0; i < nsrc; i++) tensors[i] = (sources[i] = src[i])->t;
     char second[8] = "";
     if (nsrc > 1) snprintf(second, sizeof second, ", t%d", by_slot(w, src[1]));
-    SAY("%st%d = %s(t%d%s);", into ? "into " : "", into ? by_slot(w, into) : to,
-        fy_op_get(op)->name, by_slot(w, src[0]), second);
-    const fy_status_t status = fy_op_call(op, (size_t)nsrc, tensors, attrs, attrs_nbytes, 1, &dst);
+    const bool is_again = w->runs_again && !into;
+    SAY("%st%d = %s%s(t%d%s);", into ? "into " : "", into ? by_slot(w, into) : to,
+        is_again ? "recompute " : "", fy_op_get(op)->name, by_slot(w, src[0]), second);
+    const fy_status_t status =
+        is_again ? call_again(op, nsrc, tensors, attrs, attrs_nbytes, &dst)
+                 : fy_op_call(op, (size_t)nsrc, tensors, attrs, attrs_nbytes, 1, &dst);
     if (!by_accepted(w, status, nsrc, sources, into)) return;
     if (into)
         by_write_result(w, into, r);

@@ -282,9 +282,10 @@ typedef struct world {
     fy_tape_t *tape;
     fy_scope_t pause;
     bool is_recording, is_paused;
-    bool in_graph; /* no call has run yet */
-    bool is_over;  /* a call was refused in a graph, which cannot be ended then */
-    bool is_wild;  /* the record read NaN or infinity: its gradients may be any */
+    bool in_graph;   /* no call has run yet */
+    bool is_over;    /* a call was refused in a graph, which cannot be ended then */
+    bool runs_again; /* this step's op is the function of fy_tape_recompute */
+    bool is_wild;    /* the record read NaN or infinity: its gradients may be any */
     uint64_t record, clock, record_began, writes; /* writes: to tensors that were there, in it */
     double unit;                                  /* of the least exact dtype so far */
     bool prints;

@@ -315,6 +315,7 @@ static void check_values(world_t *w, handle_t *h)
 static void run_step(world_t *w, const program_t *p, const step_t *s)
 {
     handle_t *a = &w->slots[s->a];
+    w->runs_again = s->choice >> 16 & 1;
     switch (s->kind) {
     case WATCH: step_watch(w, s); break;
     case BEGIN: step_begin(w, p, s); break;

@@ -171,6 +171,62 @@ TS_DEVICE_TEST(tensors_from_inside_are_saved)
     }
 }
 
+/* How a function reads what it did not make. */
+typedef enum way { BY_OP, BY_CONSTANT_OP, BY_VIEW, INSIDE, BY_UPLOAD, WAYS } way_t;
+typedef struct reading {
+    way_t way;
+    fy_tensor_t *scale;
+    struct reading *inner;
+} reading_t;
+
+static fy_status_t scaled(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_y)
+{
+    const reading_t *reading = user;
+    fy_device_t *device = ts_info(inputs[0]).device;
+    fy_tensor_t *scale = reading->scale, *own;
+    (void)count;
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 1, &own));
+    FY_TRY(fy_mul(inputs[0], own, out_y));
+    FY_TRY(fy_fill(own, 5)); /* what it makes, it may write */
+    switch (reading->way) {
+    case BY_CONSTANT_OP: FY_TRY(fy_affine(scale, 1, 0, &scale)); break;
+    case BY_VIEW: FY_TRY(fy_slice(scale, 0, 0, 3, &scale)); break;
+    case BY_UPLOAD: FY_TRY(fy_tensor_upload(scale, device, NULL, &scale)); break;
+    case INSIDE: return fy_tape_recompute(scaled, reading->inner, 1, out_y, NULL, out_y);
+    default: break;
+    }
+    return fy_mul(*out_y, scale, out_y);
+}
+
+TS_DEVICE_TEST(what_the_function_reads_may_not_be_written)
+{
+    static const float want[3] = { 2, 2, 2 };
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *y, *loss;
+    fy_tape_t *tape = ts_tape(x, NULL);
+    fy_tape_info_t info = FY_TAPE_INFO_INIT;
+    for (int i = 0; i < 2 * WAYS; i++) {
+        const bool is_written = i % 2;
+        reading_t inner = { .way = BY_OP }, reading = { (way_t)(i / 2), NULL, &inner };
+        fy_device_t *from = reading.way == BY_UPLOAD ? fy_device_host() : ctx->device;
+        if (reading.way == BY_UPLOAD && ctx->device == from) continue;
+        ts_ok(fy_full(from, FY_DTYPE_F32, FY_DIMS(3), 2, &reading.scale));
+        inner.scale = reading.scale;
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_tape_recompute(scaled, &reading, 1, &x, NULL, &y));
+        ts_ok(fy_tape_query(tape, &info));
+        assert_int_equal(info.saved, 2); /* x and the scale, but nothing that it makes */
+        ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+        if (is_written) {
+            ts_ok(fy_fill(reading.scale, 3));
+            ts_fails_with(fy_tape_backward(tape, loss, NULL), BUSY,
+                          "runs its function again on [3 f32]");
+        } else {
+            ts_ok(fy_tape_backward(tape, loss, NULL));
+            ts_expect_f32(ts_grad(tape, x), want, 3);
+        }
+    }
+}
+
 /* Shorter the second time. */
 static fy_status_t fickle(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_y)
 {
