@@ -86,6 +86,11 @@ __device__ inline int64_t locate(const fy_operand &a, int first, int last, uint6
     return offset;
 }
 
+__device__ inline int64_t at4(const fy_operand &o, int64_t i0, int64_t i1, int64_t i2, int64_t i3)
+{
+    return i0 * o.strides[0] + i1 * o.strides[1] + i2 * o.strides[2] + i3 * o.strides[3];
+}
+
 // ---- loads and stores. T is the compute type: float (f32, f16, bf16), double (f64, or any float),
 // int64_t (the rest) ----
 

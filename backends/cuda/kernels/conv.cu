@@ -27,11 +27,6 @@ __device__ inline shape_t shape_of(const fy_args &args)
     return s;
 }
 
-__device__ inline int64_t at4(const fy_operand &o, int64_t i0, int64_t i1, int64_t i2, int64_t i3)
-{
-    return i0 * o.strides[0] + i1 * o.strides[1] + i2 * o.strides[2] + i3 * o.strides[3];
-}
-
 // The element of x under place (kh, kw) of the window of pixel (oh, ow); 0 outside the image.
 template <typename T>
 __device__ inline T under(const fy_args &args, const shape_t &s, int64_t n, int64_t oh, int64_t ow,

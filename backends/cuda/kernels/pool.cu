@@ -4,11 +4,6 @@
 // every float dtype.
 #include "backends/cuda/kernels/wide.cuh"
 
-__device__ inline int64_t at4(const fy_operand &o, int64_t i0, int64_t i1, int64_t i2, int64_t i3)
-{
-    return i0 * o.strides[0] + i1 * o.strides[1] + i2 * o.strides[2] + i3 * o.strides[3];
-}
-
 struct range_t {
     int64_t first, end;
 };

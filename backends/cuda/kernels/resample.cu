@@ -4,11 +4,6 @@
 #include "backends/cuda/kernels/wide.cuh"
 #include "opset/formulas/resample.h"
 
-__device__ inline int64_t at4(const fy_operand &o, int64_t i0, int64_t i1, int64_t i2, int64_t i3)
-{
-    return i0 * o.strides[0] + i1 * o.strides[1] + i2 * o.strides[2] + i3 * o.strides[3];
-}
-
 __device__ inline fy__taps_t taps_of(const fy_args &args, int axis)
 {
     const bool backward = args.op == FY_OP_RESIZE2D_BACKWARD ||
