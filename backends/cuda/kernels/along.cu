@@ -117,9 +117,5 @@ FY_KERNEL fy_topk_f32(FY_ARGS args) { topk(args, float()); }
 FY_KERNEL fy_topk_f64(FY_ARGS args) { topk(args, double()); }
 FY_KERNEL fy_topk_int(FY_ARGS args) { topk(args, int64_t()); }
 
-FY_KERNEL_EXISTS(fy_take_along_axis)
-FY_KERNEL_EXISTS(fy_take_along_axis_backward_f32)
-FY_KERNEL_EXISTS(fy_take_along_axis_backward_f64)
-FY_KERNEL_EXISTS(fy_topk_f32)
-FY_KERNEL_EXISTS(fy_topk_f64)
-FY_KERNEL_EXISTS(fy_topk_int)
+#define FY_MODULE_along ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -121,5 +121,5 @@ FY_KERNEL fy_argmax_join(FY_ARGS args)
     by_stored(args, [&](auto r, auto t) { argmax_join<decltype(r), decltype(t)>(args); });
 }
 
-FY_KERNEL_EXISTS(fy_argmax)
-FY_KERNEL_EXISTS(fy_argmax_join)
+#define FY_MODULE_argmax ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

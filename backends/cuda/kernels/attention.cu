@@ -182,11 +182,13 @@ template <typename T> __device__ inline void attention_keys(const fy_args &args,
     {                                              \
         __shared__ T scratch[FY__CUDA_BLOCK / 32]; \
         body(args, scratch);                       \
-    }                                              \
-    FY_KERNEL_EXISTS(name)
+    }
 ATTENTION(fy_attention_f32, float, attention)
 ATTENTION(fy_attention_f64, double, attention)
 ATTENTION(fy_attention_rows_f32, float, attention_rows)
 ATTENTION(fy_attention_rows_f64, double, attention_rows)
 ATTENTION(fy_attention_keys_f32, float, attention_keys)
 ATTENTION(fy_attention_keys_f64, double, attention_keys)
+
+#define FY_MODULE_attention ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -141,4 +141,5 @@ FY_KERNEL fy_chain_f32(FY_CHAIN chain)
         run_program<1>(chain, n);
 }
 
-FY_KERNEL_EXISTS(fy_chain_f32)
+#define FY_MODULE_chain ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -77,5 +77,5 @@ FY_KERNEL fy_reduce_columns_int(FY_ARGS args)
     }
 }
 
-FY_KERNEL_EXISTS(fy_reduce_columns_float)
-FY_KERNEL_EXISTS(fy_reduce_columns_int)
+#define FY_MODULE_columns ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -23,8 +23,14 @@ using fy_args = fy__cuda_args_t;
 using fy_operand = fy__cuda_operand_t;
 using fy_flat = fy__cuda_flat_t;
 
-// A kernel that args.h lists and its file lacks does not compile.
-#define FY_KERNEL_EXISTS(name) static_assert(std::is_function<decltype(name)>::value, "");
+// A kernel that args.h lists and its file lacks does not compile. File m.cu defines FY_MODULE_m as
+// a comma, so that FY_IS_KERNEL is the second argument, and expands the list with this macro.
+#define FY_KERNEL_EXISTS(module, name) \
+    FY_SECOND(FY_MODULE_##module FY_IS_KERNEL, FY_IS_ELSEWHERE, )(name)
+#define FY_SECOND(...)                 FY_SECOND_(__VA_ARGS__)
+#define FY_SECOND_(first, second, ...) second
+#define FY_IS_KERNEL(name)             static_assert(std::is_function<decltype(name)>::value, "");
+#define FY_IS_ELSEWHERE(name)
 
 // Runs body(args) with what flat arguments mean. Rank and strides are then known to the compiler:
 // of the large struct nothing is left.

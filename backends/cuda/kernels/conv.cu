@@ -170,5 +170,5 @@ FY_KERNEL fy_conv2d_f64(FY_ARGS args)
     conv2d<double>(args, tile_a, tile_b);
 }
 
-FY_KERNEL_EXISTS(fy_conv2d_f32)
-FY_KERNEL_EXISTS(fy_conv2d_f64)
+#define FY_MODULE_conv ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

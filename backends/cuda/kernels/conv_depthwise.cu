@@ -124,5 +124,5 @@ FY_KERNEL fy_conv2d_depthwise_f64(FY_ARGS args)
     depthwise<double>(args, rows);
 }
 
-FY_KERNEL_EXISTS(fy_conv2d_depthwise_f32)
-FY_KERNEL_EXISTS(fy_conv2d_depthwise_f64)
+#define FY_MODULE_conv_depthwise ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -105,5 +105,5 @@ FY_KERNEL fy_conv2d_gemm_f64(FY_ARGS args)
     conv_gemm_any<double>(args, left, right);
 }
 
-FY_KERNEL_EXISTS(fy_conv2d_gemm_f32)
-FY_KERNEL_EXISTS(fy_conv2d_gemm_f64)
+#define FY_MODULE_conv_gemm ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

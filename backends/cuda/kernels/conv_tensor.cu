@@ -169,5 +169,5 @@ FY_KERNEL fy_conv2d_tensor_bf16(FY_ARGS args)
 #endif
 }
 
-FY_KERNEL_EXISTS(fy_conv2d_tensor_f16)
-FY_KERNEL_EXISTS(fy_conv2d_tensor_bf16)
+#define FY_MODULE_conv_tensor ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

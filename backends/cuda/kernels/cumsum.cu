@@ -58,5 +58,5 @@ FY_KERNEL fy_cumsum_int(FY_ARGS args)
     cumsum(args, scratch);
 }
 
-FY_KERNEL_EXISTS(fy_cumsum_float)
-FY_KERNEL_EXISTS(fy_cumsum_int)
+#define FY_MODULE_cumsum ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

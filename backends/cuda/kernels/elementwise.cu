@@ -139,14 +139,5 @@ FY_KERNEL fy_elementwise_flat_int(FY_FLAT flat)
     with_flat(flat, [](const fy_args &args) { wide_int(args); });
 }
 
-FY_KERNEL_EXISTS(fy_elementwise_wide_f32)
-FY_KERNEL_EXISTS(fy_elementwise_wide_f64)
-FY_KERNEL_EXISTS(fy_elementwise_wide_half)
-FY_KERNEL_EXISTS(fy_elementwise_wide_int)
-FY_KERNEL_EXISTS(fy_elementwise_flat_f32)
-FY_KERNEL_EXISTS(fy_elementwise_flat_f64)
-FY_KERNEL_EXISTS(fy_elementwise_flat_half)
-FY_KERNEL_EXISTS(fy_elementwise_flat_int)
-FY_KERNEL_EXISTS(fy_elementwise_f32)
-FY_KERNEL_EXISTS(fy_elementwise_f64)
-FY_KERNEL_EXISTS(fy_elementwise_int)
+#define FY_MODULE_elementwise ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

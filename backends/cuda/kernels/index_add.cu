@@ -60,5 +60,5 @@ FY_KERNEL fy_index_add_f64(FY_ARGS args)
     index_add<double>(args, chunk);
 }
 
-FY_KERNEL_EXISTS(fy_index_add_f32)
-FY_KERNEL_EXISTS(fy_index_add_f64)
+#define FY_MODULE_index_add ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -305,11 +305,5 @@ template <typename T> __device__ inline void mse_loss_backward(const fy_args &ar
 FY_KERNEL fy_mse_loss_backward_f32(FY_ARGS args) { mse_loss_backward<float>(args); }
 FY_KERNEL fy_mse_loss_backward_f64(FY_ARGS args) { mse_loss_backward<double>(args); }
 
-FY_KERNEL_EXISTS(fy_mse_loss_backward_f32)
-FY_KERNEL_EXISTS(fy_mse_loss_backward_f64)
-FY_KERNEL_EXISTS(fy_class_loss_f32)
-FY_KERNEL_EXISTS(fy_class_loss_f64)
-FY_KERNEL_EXISTS(fy_class_loss_mean_f32)
-FY_KERNEL_EXISTS(fy_class_loss_mean_f64)
-FY_KERNEL_EXISTS(fy_class_loss_backward_f32)
-FY_KERNEL_EXISTS(fy_class_loss_backward_f64)
+#define FY_MODULE_loss ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -149,7 +149,5 @@ FY_KERNEL fy_linear_finish_f64(FY_ARGS args)
     by_width(0.0, args, [&](auto w) { finish_linear<double, decltype(w)::n>(args); });
 }
 
-FY_KERNEL_EXISTS(fy_linear_finish_f32)
-FY_KERNEL_EXISTS(fy_linear_finish_f64)
-FY_KERNEL_EXISTS(fy_matmul_f32)
-FY_KERNEL_EXISTS(fy_matmul_f64)
+#define FY_MODULE_matmul ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

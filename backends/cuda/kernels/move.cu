@@ -262,12 +262,5 @@ FY_KERNEL fy_packed(FY_ARGS args)
     }
 }
 
-FY_KERNEL_EXISTS(fy_cast)
-FY_KERNEL_EXISTS(fy_cast_flat)
-FY_KERNEL_EXISTS(fy_generate)
-FY_KERNEL_EXISTS(fy_generate_flat)
-FY_KERNEL_EXISTS(fy_copy)
-FY_KERNEL_EXISTS(fy_copy_flat)
-FY_KERNEL_EXISTS(fy_gather)
-FY_KERNEL_EXISTS(fy_one_hot)
-FY_KERNEL_EXISTS(fy_packed)
+#define FY_MODULE_move ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -275,10 +275,5 @@ NORM_KERNELS(f32, float)
 NORM_KERNELS(f64, double)
 FY_KERNEL fy_batch_norm_join(FY_ARGS args) { join(args); }
 
-FY_KERNEL_EXISTS(fy_batch_norm_f32)
-FY_KERNEL_EXISTS(fy_batch_norm_f64)
-FY_KERNEL_EXISTS(fy_batch_norm_parts_f32)
-FY_KERNEL_EXISTS(fy_batch_norm_parts_f64)
-FY_KERNEL_EXISTS(fy_batch_norm_join)
-FY_KERNEL_EXISTS(fy_batch_norm_apply_f32)
-FY_KERNEL_EXISTS(fy_batch_norm_apply_f64)
+#define FY_MODULE_norm ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -169,5 +169,5 @@ FY_KERNEL fy_pool2d_f64(FY_ARGS args)
     by_width(double(), args, [&](auto w) { pool2d<decltype(w)::n>(args, double()); });
 }
 
-FY_KERNEL_EXISTS(fy_pool2d_f32)
-FY_KERNEL_EXISTS(fy_pool2d_f64)
+#define FY_MODULE_pool ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -179,7 +179,5 @@ extern "C" __global__ void __launch_bounds__(FY__CUDA_BLOCK, 3) fy_dropout(FY_AR
         drop_elements(args, seed, counter, threshold, (float)scale);
 }
 
-FY_KERNEL_EXISTS(fy_random)
-FY_KERNEL_EXISTS(fy_random_advance)
-FY_KERNEL_EXISTS(fy_dropout_begin)
-FY_KERNEL_EXISTS(fy_dropout)
+#define FY_MODULE_random ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -165,5 +165,5 @@ FY_KERNEL fy_reduce_int(FY_ARGS args)
     }
 }
 
-FY_KERNEL_EXISTS(fy_reduce_float)
-FY_KERNEL_EXISTS(fy_reduce_int)
+#define FY_MODULE_reduce ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

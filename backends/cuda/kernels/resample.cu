@@ -54,5 +54,5 @@ FY_KERNEL fy_resample2d_f64(FY_ARGS args)
     by_width(double(), args, [&](auto w) { resample2d<decltype(w)::n>(args, double()); });
 }
 
-FY_KERNEL_EXISTS(fy_resample2d_f32)
-FY_KERNEL_EXISTS(fy_resample2d_f64)
+#define FY_MODULE_resample ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

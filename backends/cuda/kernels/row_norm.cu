@@ -206,8 +206,5 @@ FY_KERNEL fy_row_norm_join(FY_ARGS args)
 ROW_NORM_KERNELS(f32, float)
 ROW_NORM_KERNELS(f64, double)
 
-FY_KERNEL_EXISTS(fy_row_norm_f32)
-FY_KERNEL_EXISTS(fy_row_norm_f64)
-FY_KERNEL_EXISTS(fy_row_norm_parts_f32)
-FY_KERNEL_EXISTS(fy_row_norm_parts_f64)
-FY_KERNEL_EXISTS(fy_row_norm_join)
+#define FY_MODULE_row_norm ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

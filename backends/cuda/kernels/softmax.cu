@@ -140,7 +140,5 @@ FY_KERNEL fy_softmax_backward_f64(FY_ARGS args)
     softmax_backward_rows(args, scratch);
 }
 
-FY_KERNEL_EXISTS(fy_softmax_backward_f32)
-FY_KERNEL_EXISTS(fy_softmax_backward_f64)
-FY_KERNEL_EXISTS(fy_softmax_f32)
-FY_KERNEL_EXISTS(fy_softmax_f64)
+#define FY_MODULE_softmax ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -186,7 +186,5 @@ FY_KERNEL fy_softmax_join_f64(FY_ARGS args)
     softmax_join<double>(args, scratch);
 }
 
-FY_KERNEL_EXISTS(fy_softmax_parts_f32)
-FY_KERNEL_EXISTS(fy_softmax_parts_f64)
-FY_KERNEL_EXISTS(fy_softmax_join_f32)
-FY_KERNEL_EXISTS(fy_softmax_join_f64)
+#define FY_MODULE_softmax_long ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -416,15 +416,5 @@ FY_KERNEL fy_update_scaling(FY_ARGS args)
                            a.backoff_factor, a.growth_interval);
 }
 
-FY_KERNEL_EXISTS(fy_check_finite_f32)
-FY_KERNEL_EXISTS(fy_check_finite_f64)
-FY_KERNEL_EXISTS(fy_update_scaling)
-FY_KERNEL_EXISTS(fy_step_f32)
-FY_KERNEL_EXISTS(fy_step_f64)
-FY_KERNEL_EXISTS(fy_step_sums_f32)
-FY_KERNEL_EXISTS(fy_step_sums_f64)
-FY_KERNEL_EXISTS(fy_step_trust)
-FY_KERNEL_EXISTS(fy_step_advance)
-FY_KERNEL_EXISTS(fy_step_flat_f32)
-FY_KERNEL_EXISTS(fy_step_flat_f64)
-FY_KERNEL_EXISTS(fy_step_flat_advance)
+#define FY_MODULE_step ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

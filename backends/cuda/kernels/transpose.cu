@@ -55,4 +55,5 @@ FY_KERNEL fy_transpose(FY_ARGS args)
     }
 }
 
-FY_KERNEL_EXISTS(fy_transpose)
+#define FY_MODULE_transpose ,
+FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)
