@@ -177,18 +177,12 @@ template <typename T> __device__ inline void attention_keys(const fy_args &args,
     }
 }
 
-#define ATTENTION(name, T, body)                   \
-    FY_KERNEL name(FY_ARGS args)                   \
-    {                                              \
-        __shared__ T scratch[FY__CUDA_BLOCK / 32]; \
-        body(args, scratch);                       \
-    }
-ATTENTION(fy_attention_f32, float, attention)
-ATTENTION(fy_attention_f64, double, attention)
-ATTENTION(fy_attention_rows_f32, float, attention_rows)
-ATTENTION(fy_attention_rows_f64, double, attention_rows)
-ATTENTION(fy_attention_keys_f32, float, attention_keys)
-ATTENTION(fy_attention_keys_f64, double, attention_keys)
+FY_SHARED_KERNEL(fy_attention_f32, per_warp<float>, attention)
+FY_SHARED_KERNEL(fy_attention_f64, per_warp<double>, attention)
+FY_SHARED_KERNEL(fy_attention_rows_f32, per_warp<float>, attention_rows)
+FY_SHARED_KERNEL(fy_attention_rows_f64, per_warp<double>, attention_rows)
+FY_SHARED_KERNEL(fy_attention_keys_f32, per_warp<float>, attention_keys)
+FY_SHARED_KERNEL(fy_attention_keys_f64, per_warp<double>, attention_keys)
 
 #define FY_MODULE_attention ,
 FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

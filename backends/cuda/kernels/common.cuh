@@ -23,6 +23,16 @@ using fy_args = fy__cuda_args_t;
 using fy_operand = fy__cuda_operand_t;
 using fy_flat = fy__cuda_flat_t;
 
+// A kernel whose body shares memory of `type` between the threads of a block: body(args, memory).
+#define FY_SHARED_KERNEL(name, type, ...) \
+    FY_KERNEL name(FY_ARGS args)          \
+    {                                     \
+        __shared__ type scratch;          \
+        __VA_ARGS__(args, scratch);       \
+    }
+template <typename V> using per_warp = V[FY__CUDA_BLOCK / 32];
+template <typename V> using per_thread = V[FY__CUDA_BLOCK];
+
 // A kernel that args.h lists and its file lacks does not compile. File m.cu defines FY_MODULE_m as
 // a comma, so that FY_IS_KERNEL is the second argument, and expands the list with this macro.
 #define FY_KERNEL_EXISTS(module, name) \

@@ -113,16 +113,9 @@ template <typename T> __device__ inline void depthwise(const fy_args &args, T (*
     }
 }
 
-FY_KERNEL fy_conv2d_depthwise_f32(FY_ARGS args)
-{
-    __shared__ float rows[THREADS / 32][32];
-    depthwise<float>(args, rows);
-}
-FY_KERNEL fy_conv2d_depthwise_f64(FY_ARGS args)
-{
-    __shared__ double rows[THREADS / 32][32];
-    depthwise<double>(args, rows);
-}
+template <typename T> using rows_t = T[THREADS / 32][32];
+FY_SHARED_KERNEL(fy_conv2d_depthwise_f32, rows_t<float>, depthwise<float>)
+FY_SHARED_KERNEL(fy_conv2d_depthwise_f64, rows_t<double>, depthwise<double>)
 
 #define FY_MODULE_conv_depthwise ,
 FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

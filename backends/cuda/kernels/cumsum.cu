@@ -47,16 +47,8 @@ template <typename T> __device__ inline void cumsum(const fy_args &args, T *scra
     }
 }
 
-FY_KERNEL fy_cumsum_float(FY_ARGS args)
-{
-    __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    cumsum(args, scratch);
-}
-FY_KERNEL fy_cumsum_int(FY_ARGS args)
-{
-    __shared__ int64_t scratch[FY__CUDA_BLOCK / 32];
-    cumsum(args, scratch);
-}
+FY_SHARED_KERNEL(fy_cumsum_float, per_warp<double>, cumsum)
+FY_SHARED_KERNEL(fy_cumsum_int, per_warp<int64_t>, cumsum)
 
 #define FY_MODULE_cumsum ,
 FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -49,16 +49,8 @@ template <typename T> __device__ inline void index_add(const fy_args &args, int6
         add_rows<T>(args, mine, chunk);
 }
 
-FY_KERNEL fy_index_add_f32(FY_ARGS args)
-{
-    __shared__ int64_t chunk[FY__CUDA_BLOCK];
-    index_add<float>(args, chunk);
-}
-FY_KERNEL fy_index_add_f64(FY_ARGS args)
-{
-    __shared__ int64_t chunk[FY__CUDA_BLOCK];
-    index_add<double>(args, chunk);
-}
+FY_SHARED_KERNEL(fy_index_add_f32, per_thread<int64_t>, index_add<float>)
+FY_SHARED_KERNEL(fy_index_add_f64, per_thread<int64_t>, index_add<double>)
 
 #define FY_MODULE_index_add ,
 FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -170,18 +170,15 @@ __device__ inline void class_loss_rows(const fy_args &args, T *scratch, double *
     by_reads(T(), args, [&](auto r) { class_loss<decltype(r)>(args, scratch, sums); });
 }
 
-FY_KERNEL fy_class_loss_f32(FY_ARGS args)
-{
-    __shared__ float scratch[FY__CUDA_BLOCK / 32];
-    __shared__ double sums[FY__CUDA_BLOCK / 32];
-    class_loss_rows(args, scratch, sums);
-}
-FY_KERNEL fy_class_loss_f64(FY_ARGS args)
-{
-    __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    __shared__ double sums[FY__CUDA_BLOCK / 32];
-    class_loss_rows(args, scratch, sums);
-}
+#define LOSS_KERNEL(name, T, body)        \
+    FY_KERNEL name(FY_ARGS args)          \
+    {                                     \
+        __shared__ per_warp<T> scratch;   \
+        __shared__ per_warp<double> sums; \
+        body(args, scratch, sums);        \
+    }
+LOSS_KERNEL(fy_class_loss_f32, float, class_loss_rows)
+LOSS_KERNEL(fy_class_loss_f64, double, class_loss_rows)
 
 // One block: the mean of the rows' losses, which dst[1] has in f64; without a dst[1] the number by
 // which a mean divides. Source 0 has the targets; a class matters only if there are weights.
@@ -198,16 +195,8 @@ template <typename T> __device__ inline void class_loss_mean(const fy_args &args
     if (first_thread() == 0) store(args.dst[0], 0, args.ndst > 1 ? total : divisor);
 }
 
-FY_KERNEL fy_class_loss_mean_f32(FY_ARGS args)
-{
-    __shared__ double sums[FY__CUDA_BLOCK / 32];
-    class_loss_mean<float>(args, sums);
-}
-FY_KERNEL fy_class_loss_mean_f64(FY_ARGS args)
-{
-    __shared__ double sums[FY__CUDA_BLOCK / 32];
-    class_loss_mean<double>(args, sums);
-}
+FY_SHARED_KERNEL(fy_class_loss_mean_f32, per_warp<double>, class_loss_mean<float>)
+FY_SHARED_KERNEL(fy_class_loss_mean_f64, per_warp<double>, class_loss_mean<double>)
 
 // A mean's divisor is in dst[1] if that was computed before; else each block computes it.
 template <typename R, typename T>
@@ -259,18 +248,8 @@ __device__ inline void class_loss_backward_rows(const fy_args &args, T *scratch,
     by_reads(T(), args, [&](auto r) { class_loss_backward<decltype(r)>(args, scratch, sums); });
 }
 
-FY_KERNEL fy_class_loss_backward_f32(FY_ARGS args)
-{
-    __shared__ float scratch[FY__CUDA_BLOCK / 32];
-    __shared__ double sums[FY__CUDA_BLOCK / 32];
-    class_loss_backward_rows(args, scratch, sums);
-}
-FY_KERNEL fy_class_loss_backward_f64(FY_ARGS args)
-{
-    __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    __shared__ double sums[FY__CUDA_BLOCK / 32];
-    class_loss_backward_rows(args, scratch, sums);
-}
+LOSS_KERNEL(fy_class_loss_backward_f32, float, class_loss_backward_rows)
+LOSS_KERNEL(fy_class_loss_backward_f64, double, class_loss_backward_rows)
 
 // dy 2 (pred - target) / n
 template <int W, typename T> __device__ inline void mse_loss_backward(const fy_args &args, T factor)

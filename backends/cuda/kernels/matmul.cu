@@ -106,16 +106,8 @@ template <typename T> __device__ inline void matmul(const fy_args &args, tiles_t
     }
 }
 
-FY_KERNEL fy_matmul_f32(FY_ARGS args)
-{
-    __shared__ tiles_t<float> tiles;
-    matmul(args, tiles);
-}
-FY_KERNEL fy_matmul_f64(FY_ARGS args)
-{
-    __shared__ tiles_t<double> tiles;
-    matmul(args, tiles);
-}
+FY_SHARED_KERNEL(fy_matmul_f32, tiles_t<float>, matmul)
+FY_SHARED_KERNEL(fy_matmul_f64, tiles_t<double>, matmul)
 
 // ---- linear's bias and activation, rounded once: dst = activation(src[0] + src[1]), src[0] the
 // wide sums, src[1] a bias for each column ----

@@ -259,20 +259,12 @@ template <typename T> __device__ inline void apply_all(const fy_args &args)
 
 } // namespace
 
-#define NORM_KERNELS(sfx, T)                          \
-    FY_KERNEL fy_batch_norm_##sfx(FY_ARGS args)       \
-    {                                                 \
-        __shared__ sums scratch[FY__CUDA_BLOCK];      \
-        whole<T>(args, scratch);                      \
-    }                                                 \
-    FY_KERNEL fy_batch_norm_parts_##sfx(FY_ARGS args) \
-    {                                                 \
-        __shared__ sums scratch[FY__CUDA_BLOCK];      \
-        parts<T>(args, scratch);                      \
-    }                                                 \
-    FY_KERNEL fy_batch_norm_apply_##sfx(FY_ARGS args) { apply_all<T>(args); }
-NORM_KERNELS(f32, float)
-NORM_KERNELS(f64, double)
+FY_SHARED_KERNEL(fy_batch_norm_f32, per_thread<sums>, whole<float>)
+FY_SHARED_KERNEL(fy_batch_norm_f64, per_thread<sums>, whole<double>)
+FY_SHARED_KERNEL(fy_batch_norm_parts_f32, per_thread<sums>, parts<float>)
+FY_SHARED_KERNEL(fy_batch_norm_parts_f64, per_thread<sums>, parts<double>)
+FY_KERNEL fy_batch_norm_apply_f32(FY_ARGS args) { apply_all<float>(args); }
+FY_KERNEL fy_batch_norm_apply_f64(FY_ARGS args) { apply_all<double>(args); }
 FY_KERNEL fy_batch_norm_join(FY_ARGS args) { join(args); }
 
 #define FY_MODULE_norm ,

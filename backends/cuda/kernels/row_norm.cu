@@ -192,19 +192,10 @@ FY_KERNEL fy_row_norm_join(FY_ARGS args)
     }
 }
 
-#define ROW_NORM_KERNELS(sfx, T)                        \
-    FY_KERNEL fy_row_norm_##sfx(FY_ARGS args)           \
-    {                                                   \
-        __shared__ double scratch[FY__CUDA_BLOCK / 32]; \
-        rows<T>(args, scratch);                         \
-    }                                                   \
-    FY_KERNEL fy_row_norm_parts_##sfx(FY_ARGS args)     \
-    {                                                   \
-        __shared__ sums scratch[FY__CUDA_BLOCK];        \
-        parts<T>(args, scratch);                        \
-    }
-ROW_NORM_KERNELS(f32, float)
-ROW_NORM_KERNELS(f64, double)
+FY_SHARED_KERNEL(fy_row_norm_f32, per_warp<double>, rows<float>)
+FY_SHARED_KERNEL(fy_row_norm_f64, per_warp<double>, rows<double>)
+FY_SHARED_KERNEL(fy_row_norm_parts_f32, per_thread<sums>, parts<float>)
+FY_SHARED_KERNEL(fy_row_norm_parts_f64, per_thread<sums>, parts<double>)
 
 #define FY_MODULE_row_norm ,
 FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

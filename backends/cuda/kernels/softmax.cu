@@ -80,16 +80,8 @@ template <typename T> __device__ inline void softmax_rows(const fy_args &args, T
     });
 }
 
-FY_KERNEL fy_softmax_f32(FY_ARGS args)
-{
-    __shared__ float scratch[FY__CUDA_BLOCK / 32];
-    softmax_rows(args, scratch);
-}
-FY_KERNEL fy_softmax_f64(FY_ARGS args)
-{
-    __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    softmax_rows(args, scratch);
-}
+FY_SHARED_KERNEL(fy_softmax_f32, per_warp<float>, softmax_rows)
+FY_SHARED_KERNEL(fy_softmax_f64, per_warp<double>, softmax_rows)
 
 // ---- gradients, from dy and y: y (dy - sum(dy y)) and dy - exp(y) sum(dy) ----
 
@@ -129,16 +121,8 @@ template <typename T> __device__ inline void softmax_backward_rows(const fy_args
     by_width(T(), args, [&](auto w) { softmax_backward<decltype(w)::n>(args, scratch); });
 }
 
-FY_KERNEL fy_softmax_backward_f32(FY_ARGS args)
-{
-    __shared__ float scratch[FY__CUDA_BLOCK / 32];
-    softmax_backward_rows(args, scratch);
-}
-FY_KERNEL fy_softmax_backward_f64(FY_ARGS args)
-{
-    __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    softmax_backward_rows(args, scratch);
-}
+FY_SHARED_KERNEL(fy_softmax_backward_f32, per_warp<float>, softmax_backward_rows)
+FY_SHARED_KERNEL(fy_softmax_backward_f64, per_warp<double>, softmax_backward_rows)
 
 #define FY_MODULE_softmax ,
 FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -79,16 +79,8 @@ template <typename T> __device__ inline void softmax_parts(const fy_args &args, 
     });
 }
 
-FY_KERNEL fy_softmax_parts_f32(FY_ARGS args)
-{
-    __shared__ float scratch[FY__CUDA_BLOCK / 32];
-    softmax_parts(args, scratch);
-}
-FY_KERNEL fy_softmax_parts_f64(FY_ARGS args)
-{
-    __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    softmax_parts(args, scratch);
-}
+FY_SHARED_KERNEL(fy_softmax_parts_f32, per_warp<float>, softmax_parts)
+FY_SHARED_KERNEL(fy_softmax_parts_f64, per_warp<double>, softmax_parts)
 
 // ---- results ----
 
@@ -175,16 +167,8 @@ template <typename T> __device__ inline void softmax_join(const fy_args &args, d
     });
 }
 
-FY_KERNEL fy_softmax_join_f32(FY_ARGS args)
-{
-    __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    softmax_join<float>(args, scratch);
-}
-FY_KERNEL fy_softmax_join_f64(FY_ARGS args)
-{
-    __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    softmax_join<double>(args, scratch);
-}
+FY_SHARED_KERNEL(fy_softmax_join_f32, per_warp<double>, softmax_join<float>)
+FY_SHARED_KERNEL(fy_softmax_join_f64, per_warp<double>, softmax_join<double>)
 
 #define FY_MODULE_softmax_long ,
 FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

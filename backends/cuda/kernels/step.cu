@@ -335,26 +335,11 @@ FY_KERNEL fy_step_trust(FY_ARGS args)
     }
 }
 
-FY_KERNEL fy_step_f32(FY_ARGS args)
-{
-    __shared__ fy__rates_t rates;
-    step<float, false>(args, &rates);
-}
-FY_KERNEL fy_step_f64(FY_ARGS args)
-{
-    __shared__ fy__rates_t rates;
-    step<double, false>(args, &rates);
-}
-FY_KERNEL fy_step_parts_f32(FY_ARGS args)
-{
-    __shared__ fy__rates_t rates;
-    step<float, true>(args, &rates);
-}
-FY_KERNEL fy_step_parts_f64(FY_ARGS args)
-{
-    __shared__ fy__rates_t rates;
-    step<double, true>(args, &rates);
-}
+using one_rates = fy__rates_t[1];
+FY_SHARED_KERNEL(fy_step_f32, one_rates, step<float, false>)
+FY_SHARED_KERNEL(fy_step_f64, one_rates, step<double, false>)
+FY_SHARED_KERNEL(fy_step_parts_f32, one_rates, step<float, true>)
+FY_SHARED_KERNEL(fy_step_parts_f64, one_rates, step<double, true>)
 FY_KERNEL fy_step_advance(FY_ARGS args)
 {
     if (first_thread() == 0 && !is_skipped(args)) ++*number_of(args);
