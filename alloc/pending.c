@@ -12,12 +12,6 @@
 
 enum { WORD_COUNT = 1 + FY__READER_COUNT, WAIT_STREAMS = 64 };
 
-static inline fy__point_t word(const fy__hazard_t *hazard, int i)
-{
-    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer,
-                                memory_order_acquire);
-}
-
 static inline void set_point(fy__hazard_t *hazard, fy__point_t point)
 {
     fy__hazard_clear(hazard);
@@ -29,8 +23,9 @@ static fy__point_t last_on(const fy__hazard_t *hazard, uint32_t stream)
 {
     fy__point_t last = 0;
     for (int i = 0; i < WORD_COUNT; i++)
-        if (word(hazard, i) > last && FY__POINT_STREAM(word(hazard, i)) == stream)
-            last = word(hazard, i);
+        if (fy__hazard_word(hazard, i) > last &&
+            FY__POINT_STREAM(fy__hazard_word(hazard, i)) == stream)
+            last = fy__hazard_word(hazard, i);
     return last;
 }
 
@@ -39,7 +34,7 @@ fy__reuse_t fy__pending_reuse(const fy__pool_t *pool, const fy__hazard_t *hazard
     fy__point_t last = 0;
     bool several = false;
     for (int i = 0; i < WORD_COUNT; i++) {
-        fy__point_t point = word(hazard, i);
+        fy__point_t point = fy__hazard_word(hazard, i);
         if (!point) continue;
         if (last && FY__POINT_STREAM(point) != FY__POINT_STREAM(last)) several = true;
         if (point > last) last = point;
@@ -47,7 +42,7 @@ fy__reuse_t fy__pending_reuse(const fy__pool_t *pool, const fy__hazard_t *hazard
     if (!last) return (fy__reuse_t){ .is_done = true };
     if (!several) return (fy__reuse_t){ .point = last };
     for (int i = 0; i < WORD_COUNT; i++) {
-        fy__point_t point = word(hazard, i);
+        fy__point_t point = fy__hazard_word(hazard, i);
         if (point && pool->seams.hazard_only_on(hazard, FY__POINT_STREAM(point)))
             return (fy__reuse_t){ .point = last_on(hazard, FY__POINT_STREAM(point)) };
     }
@@ -102,7 +97,8 @@ void fy__pending_unlink(fy__pool_t *pool, fy__pool_node_t *node, uint32_t list_i
 
 void fy__pending_forget(fy__pool_node_t *node)
 {
-    set_point(&node->block.hazard, FY__POINT(FY__POINT_STREAM(word(&node->block.hazard, 0)), 0));
+    set_point(&node->block.hazard,
+              FY__POINT(FY__POINT_STREAM(fy__hazard_word(&node->block.hazard, 0)), 0));
 }
 
 void fy__pending_joined(void *user, uint32_t list_id, fy__span_t *left_span, fy__span_t *right_span)
@@ -112,8 +108,8 @@ void fy__pending_joined(void *user, uint32_t list_id, fy__span_t *left_span, fy_
     fy__pool_node_t *left = fy__node_of(left_span), *right = fy__node_of(right_span);
     if (left->is_pending) fy__pending_unlink(pool, left, list_id);
     if (right->is_pending) fy__pending_unlink(pool, right, list_id);
-    fy__point_t point = word(&right->block.hazard, 0);
-    if (point > word(&left->block.hazard, 0) && !fy__wait_drops(FY__WAIT_PENDING_JOINED))
+    fy__point_t point = fy__hazard_word(&right->block.hazard, 0);
+    if (point > fy__hazard_word(&left->block.hazard, 0) && !fy__wait_drops(FY__WAIT_PENDING_JOINED))
         set_point(&left->block.hazard, point);
 }
 
@@ -151,7 +147,7 @@ static uint64_t free_up_to(fy__pool_t *pool, uint32_t list_id, fy__point_t point
     FY__EVENT(fy__event_blocks_reached(pool->text, point));
     for (fy__pool_node_t *node = pool->pending[list_id].oldest, *newer; node; node = newer) {
         newer = node->newer;
-        if (word(&node->block.hazard, 0) > point) continue;
+        if (fy__hazard_word(&node->block.hazard, 0) > point) continue;
         fy__span_t *rest;
         /* whole: needs no node */
         (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest);
@@ -170,7 +166,7 @@ static uint64_t reap_stream(fy__pool_t *pool, uint32_t list_id)
     for (bool try_newest = true; pool->pending[list_id].count; try_newest = false) {
         const fy__pool_node_t *node = try_newest ? pool->pending[list_id].newest
                                                  : pool->pending[list_id].oldest;
-        fy__point_t point = word(&node->block.hazard, 0);
+        fy__point_t point = fy__hazard_word(&node->block.hazard, 0);
         pthread_mutex_unlock(&pool->lock);
         bool done = point_done(pool, point);
         pthread_mutex_lock(&pool->lock);
@@ -202,7 +198,7 @@ static FY_COLD void put_mixed_events(const fy__pool_t *pool, const fy__pool_node
                                      const fy__reuse_t *reuse)
 {
     for (int i = 0; i < WORD_COUNT && !reuse->is_mixed; i++) {
-        const fy__point_t point = word(&node->block.hazard, i);
+        const fy__point_t point = fy__hazard_word(&node->block.hazard, i);
         if (point && (reuse->is_done || FY__POINT_STREAM(point) != FY__POINT_STREAM(reuse->point)))
             fy__event_blocks_reached(pool->text, point);
     }
@@ -262,7 +258,7 @@ void fy__pending_reached(fy__pool_t *pool, fy__point_t point)
 static bool collect(fy__point_t *points, int *count, const fy__hazard_t *hazard)
 {
     for (int w = 0; w < WORD_COUNT; w++) {
-        fy__point_t point = word(hazard, w);
+        fy__point_t point = fy__hazard_word(hazard, w);
         if (!point) continue;
         int i = 0;
         while (i < *count && FY__POINT_STREAM(points[i]) != FY__POINT_STREAM(point)) i++;

@@ -15,17 +15,10 @@ void fy__hazard_copy(fy__hazard_t *dst, const fy__hazard_t *src)
                               memory_order_relaxed);
 }
 
-/* Word i: the writer first, then the readers. */
-static fy__point_t word(const fy__hazard_t *hazard, int i)
-{
-    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer,
-                                memory_order_acquire);
-}
-
 bool fy__hazard_done(const fy__hazard_t *hazard)
 {
     for (int i = 0; i <= FY__READER_COUNT; i++) {
-        const fy__point_t point = word(hazard, i);
+        const fy__point_t point = fy__hazard_word(hazard, i);
         if (point && !fy__point_reached(point)) return false;
     }
     return true;
@@ -34,7 +27,7 @@ bool fy__hazard_done(const fy__hazard_t *hazard)
 bool fy__hazard_only_on(const fy__hazard_t *hazard, uint32_t stream_index)
 {
     for (int i = 0; i <= FY__READER_COUNT; i++) {
-        const fy__point_t point = word(hazard, i);
+        const fy__point_t point = fy__hazard_word(hazard, i);
         if (point && FY__POINT_STREAM(point) != stream_index && !fy__point_reached(point))
             return false;
     }
@@ -45,7 +38,7 @@ fy_status_t fy__hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
 {
     const uint64_t start_ns = fy__now_ns();
     for (int i = 0; i <= FY__READER_COUNT; i++) {
-        const fy__point_t point = word(hazard, i);
+        const fy__point_t point = fy__hazard_word(hazard, i);
         if (!point) continue;
         uint64_t left_ns = timeout_ns;
         if (timeout_ns != FY_FOREVER) {
@@ -70,7 +63,7 @@ fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream, f
 {
     if (fy__wait_drops(site)) return FY_STATUS_OK;
     for (int i = 0; i <= FY__READER_COUNT; i++)
-        FY_TRY(wait_unless_lost(stream, word(hazard, i), site));
+        FY_TRY(wait_unless_lost(stream, fy__hazard_word(hazard, i), site));
     return FY_STATUS_OK;
 }
 
@@ -78,11 +71,11 @@ fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy
 {
     if (fy__wait_drops(site)) return FY_STATUS_OK;
     /* fails if the bytes were lost with another device */
-    FY_TRY(fy__stream_wait_point(stream, word(hazard, 0), site));
+    FY_TRY(fy__stream_wait_point(stream, fy__hazard_word(hazard, 0), site));
     /* The word of this read may still hold another stream's read: wait for that one as well, so
      * that one word covers both. */
     if (fy__wait_drops(FY__WAIT_READERS_SHARE)) return FY_STATUS_OK;
-    const fy__point_t held = word(hazard, 1 + (int)stream->reader);
+    const fy__point_t held = fy__hazard_word(hazard, 1 + (int)stream->reader);
     return FY__POINT_STREAM(held) == stream->index ? FY_STATUS_OK
                                                    : wait_unless_lost(stream, held, site);
 }
@@ -157,7 +150,7 @@ static bool join_point(fy__hazard_t *hazard, fy__point_t point)
 bool fy__hazard_join(fy__hazard_t *dst, const fy__hazard_t *src)
 {
     for (int i = 0; i <= FY__READER_COUNT; i++) {
-        const fy__point_t point = word(src, i);
+        const fy__point_t point = fy__hazard_word(src, i);
         if (point && !fy__point_reached(point) && !join_point(dst, point)) return false;
     }
     return true;
@@ -169,7 +162,7 @@ uint32_t fy__hazard_points(const fy__hazard_t *hazard, fy__point_t *out_points)
 {
     uint32_t count = 0;
     for (int i = 0; i <= FY__READER_COUNT; i++) {
-        const fy__point_t point = word(hazard, i);
+        const fy__point_t point = fy__hazard_word(hazard, i);
         const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
         if (stream && !fy__stream_is_past(stream, FY__POINT_SEQ(point)))
             out_points[count++] = point;
@@ -185,9 +178,9 @@ fy__point_t fy__hazard_read_job(fy__hazard_t *hazard, uint32_t reader, fy__point
 void fy__hazard_settle(fy__hazard_t *hazard)
 {
     for (int i = 0; i <= FY__READER_COUNT; i++) {
-        const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(word(hazard, i)));
+        const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(fy__hazard_word(hazard, i)));
         if (!stream || !atomic_load_explicit(&stream->timeline, memory_order_relaxed)) continue;
-        fy__point_t point = word(hazard, i);
+        fy__point_t point = fy__hazard_word(hazard, i);
         /* A job holds a reference to every storage that it needs, so this submits nothing; at most
          * it waits for the order of a cancelled job. */
         if (fy__point_submit(&point) != FY_STATUS_OK) {
@@ -202,9 +195,9 @@ void fy__hazard_settle(fy__hazard_t *hazard)
 void fy__hazard_cover_foreign(fy__hazard_t *hazard)
 {
     for (int i = 0; i <= FY__READER_COUNT; i++) {
-        fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(word(hazard, i)));
+        fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(fy__hazard_word(hazard, i)));
         if (!stream || !stream->foreign ||
-            fy__stream_is_past(stream, FY__POINT_SEQ(word(hazard, i))))
+            fy__stream_is_past(stream, FY__POINT_SEQ(fy__hazard_word(hazard, i))))
             continue;
         atomic_store_explicit(i ? &hazard->readers[i - 1] : &hazard->writer,
                               fy__stream_submitted(stream), memory_order_relaxed);

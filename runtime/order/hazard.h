@@ -47,6 +47,12 @@ static inline bool fy__hazard_is_empty(const fy__hazard_t *hazard)
         any |= atomic_load_explicit(&hazard->readers[i], memory_order_relaxed);
     return any == 0;
 }
+/* Word i: the writer first, then the readers. */
+static inline fy__point_t fy__hazard_word(const fy__hazard_t *hazard, int i)
+{
+    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer,
+                                memory_order_acquire);
+}
 /* Copies the words between a storage and its block. */
 void fy__hazard_copy(fy__hazard_t *dst, const fy__hazard_t *src);
 /* Adds src's points to dst, for a request that waits for all of them: any word may hold any point.
