@@ -207,10 +207,7 @@ static FY_COLD void spread_poison(fy__call_t *call, fy__point_t point)
     if (call->request) fy__taint_add(call->device, &all, call->request);
     if (call->own_fault) {
         const uint32_t record = fy__poison_flag(call->own_fault, fault_cause(call));
-        if (point)
-            fy__fault_keep(call->device, point, record);
-        else
-            fy__faults_note(call->device, record);
+        fy__fault_keep(call->device, point, record);
         if (!all.poison) all.poison = record;
     }
     for (unsigned i = 0; i < call->launch.ndst; i++) {

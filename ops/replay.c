@@ -298,7 +298,7 @@ static FY_COLD void spread_poison(replay_t *replay)
     for (uint32_t i = 0; !replay->stream && i < replay->nfaults; i++) {
         if (!replay->own[i]) continue;
         records[i] = fy__poison_flag(replay->own[i], recording->causes[i]);
-        fy__faults_note(device, records[i]);
+        fy__fault_keep(device, 0, records[i]);
     }
     for (uint32_t i = 0; i < recording->nslots; i++)
         recording->slots[i].taint = (fy__taint_t){ 0, 0, 0 };

@@ -308,14 +308,6 @@ void fy__fault_keep(fy_device_t *device, fy__point_t point, uint32_t record)
     fy__unlock(&device->faults.lock);
 }
 
-void fy__faults_note(fy_device_t *device, uint32_t record)
-{
-    fy__faults_t *faults = &device->faults;
-    fy__lock(&faults->lock);
-    note(faults, 0, 0, record);
-    fy__unlock(&faults->lock);
-}
-
 fy_status_t fy__faults_take(fy_device_t *device, const char *what)
 {
     fy__faults_t *faults = &device->faults;

@@ -102,11 +102,9 @@ void fy__fault_belongs(struct fy_device *device, const fy__taint_t *requests, fy
  * remembered. */
 uint32_t fy__fault_at(struct fy_device *device, fy__point_t point);
 
-/* The request at `point` failed with `record`: for fy__fault_at and fy__faults_take. */
+/* The request at `point` failed with `record`: for fy__fault_at and fy__faults_take. Point 0: the
+ * request ran inside its call. */
 void fy__fault_keep(struct fy_device *device, fy__point_t point, uint32_t record);
-
-/* Records the failure of a request that ran inside its call: for fy__faults_take. */
-void fy__faults_note(struct fy_device *device, uint32_t record);
 /* For requests that are done: OK, or the first fault that no earlier call has returned. */
 fy_status_t fy__faults_take(struct fy_device *device, const char *what);
 
