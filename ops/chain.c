@@ -171,23 +171,18 @@ static bool add_op(chain_t *chain, uint32_t i, fy_chain_op_t *out_op)
     return true;
 }
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
 static void set_cost(const chain_t *chain, fy_launch_t *launch)
 {
     for (uint32_t i = chain->first; i <= chain->last; i++)
-        if (call_at(chain, i)) launch->flops = add(launch->flops, call_at(chain, i)->launch.flops);
+        if (call_at(chain, i))
+            launch->flops = fy__cost_add(launch->flops, call_at(chain, i)->launch.flops);
     for (unsigned i = 0; i < chain->ndst; i++) {
         const uint64_t nbytes = fy__cost_unique_nbytes(&launch->dst[i]);
-        launch->nbytes = add(launch->nbytes, nbytes);
-        if (chain->is_read[i]) launch->nbytes = add(launch->nbytes, nbytes);
+        launch->nbytes = fy__cost_add(launch->nbytes, nbytes);
+        if (chain->is_read[i]) launch->nbytes = fy__cost_add(launch->nbytes, nbytes);
     }
     for (unsigned i = 0; i < chain->nsrc; i++)
-        launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->src[i]));
+        launch->nbytes = fy__cost_add(launch->nbytes, fy__cost_unique_nbytes(&launch->src[i]));
 }
 
 fy_status_t fy__graph_chain(fy_graph_t *graph, uint32_t first, uint32_t last,

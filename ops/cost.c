@@ -14,12 +14,6 @@ static uint64_t mul(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
 static uint64_t count(const fy_desc_t *desc)
 {
     uint64_t nelem = 1;
@@ -43,12 +37,12 @@ static __attribute__((noinline)) void set_general(fy_launch_t *launch, uint64_t 
 {
     uint64_t nbytes = 0;
     for (int i = 0; i < launch->nsrc; i++)
-        nbytes = add(nbytes, fy__cost_unique_nbytes(&launch->src[i]));
+        nbytes = fy__cost_add(nbytes, fy__cost_unique_nbytes(&launch->src[i]));
     for (int i = 0; i < launch->ndst; i++) {
         uint64_t written = fy__cost_unique_nbytes(&launch->dst[i]);
-        nbytes = add(nbytes, launch->accumulate & (1u << i) ? mul(written, 2) : written);
+        nbytes = fy__cost_add(nbytes, launch->accumulate & (1u << i) ? mul(written, 2) : written);
     }
-    launch->flops = launch->accumulate ? add(flops, launch->nelem) : flops;
+    launch->flops = launch->accumulate ? fy__cost_add(flops, launch->nelem) : flops;
     launch->nbytes = nbytes;
 }
 
@@ -80,7 +74,7 @@ void fy__cost_move(fy_launch_t *launch) { set(launch, 0); }
 void fy__cost_axpy(fy_launch_t *launch)
 {
     set(launch, mul(launch->nelem, 2));
-    launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[0]));
+    launch->nbytes = fy__cost_add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[0]));
 }
 
 void fy__cost_reduce(fy_launch_t *launch) { set(launch, count(&launch->src[0])); }
@@ -103,10 +97,10 @@ void fy__cost_conv2d(fy_launch_t *launch)
     uint64_t behind_one = 1;
     for (int axis = 1; axis < 4; axis++) behind_one = mul(behind_one, (uint64_t)w->dims[axis]);
     uint64_t flops = mul(mul(count(y), 2), behind_one);
-    if (launch->nsrc == 3) flops = add(flops, launch->nelem);
+    if (launch->nsrc == 3) flops = fy__cost_add(flops, launch->nelem);
     if (launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation)
-        flops = add(flops, launch->nelem);
-    set(launch, sums ? add(flops, count(y)) : flops);
+        flops = fy__cost_add(flops, launch->nelem);
+    set(launch, sums ? fy__cost_add(flops, count(y)) : flops);
 }
 
 /* The attributes of a gradient begin alike. */
@@ -150,8 +144,8 @@ void fy__cost_nll_loss(fy_launch_t *launch)
     const uint64_t rows = count(&launch->src[1]);
     uint64_t nbytes = mul(rows, fy__dtype_sizes[launch->src[0].dtype]);
     for (unsigned i = 1; i < launch->nsrc; i++)
-        nbytes = add(nbytes, fy__cost_unique_nbytes(&launch->src[i]));
-    nbytes = add(nbytes, fy__cost_unique_nbytes(&launch->dst[0]));
+        nbytes = fy__cost_add(nbytes, fy__cost_unique_nbytes(&launch->src[i]));
+    nbytes = fy__cost_add(nbytes, fy__cost_unique_nbytes(&launch->dst[0]));
     launch->flops = rows;
     launch->nbytes = nbytes;
 }
@@ -166,7 +160,7 @@ void fy__cost_gather(fy_launch_t *launch)
 {
     uint64_t rows = mul(launch->nelem, fy__dtype_sizes[launch->dst[0].dtype]);
     launch->flops = 0;
-    launch->nbytes = add(mul(rows, 2), fy__cost_unique_nbytes(&launch->src[1]));
+    launch->nbytes = fy__cost_add(mul(rows, 2), fy__cost_unique_nbytes(&launch->src[1]));
 }
 
 void fy__cost_index_add(fy_launch_t *launch)
@@ -175,8 +169,9 @@ void fy__cost_index_add(fy_launch_t *launch)
                    rows = mul(nelem, fy__dtype_sizes[launch->dst[0].dtype]);
     const bool assigns = launch->op != FY_OP_INDEX_ADD && !launch->accumulate;
     launch->flops = mul(nelem, 2);
-    launch->nbytes = add(mul(rows, 3), fy__cost_unique_nbytes(&launch->src[1]));
-    if (assigns) launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[0]));
+    launch->nbytes = fy__cost_add(mul(rows, 3), fy__cost_unique_nbytes(&launch->src[1]));
+    if (assigns)
+        launch->nbytes = fy__cost_add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[0]));
 }
 
 void fy__cost_linear(fy_launch_t *launch)
@@ -191,14 +186,14 @@ void fy__cost_linear(fy_launch_t *launch)
 void fy__cost_linear_backward_params(fy_launch_t *launch)
 {
     const fy_desc_t *dy = &launch->src[0], *x = &launch->src[1];
-    set(launch, mul(count(dy), add(mul(2, (uint64_t)x->dims[1]), 1)));
+    set(launch, mul(count(dy), fy__cost_add(mul(2, (uint64_t)x->dims[1]), 1)));
 }
 
 void fy__cost_norm(fy_launch_t *launch)
 {
     set(launch, mul(launch->nelem, 8));
     for (int i = 3; i < launch->ndst; i++) /* running statistics */
-        launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[i]));
+        launch->nbytes = fy__cost_add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[i]));
 }
 
 /* Of each pair of a row and a key that attends by position: two products of D forward, five back,
@@ -211,9 +206,10 @@ void fy__cost_attention(fy_launch_t *launch)
     const uint64_t rows = (uint64_t)q->dims[1], keys = (uint64_t)k->dims[1],
                    own = rows < keys ? rows : keys, width = (uint64_t)q->dims[3];
     uint64_t pairs = mul(rows, keys);
-    if (attrs->is_causal) pairs = add(mul(own, own + 1) / 2, mul(rows - own, keys));
+    if (attrs->is_causal) pairs = fy__cost_add(mul(own, own + 1) / 2, mul(rows - own, keys));
     pairs = mul(pairs, mul((uint64_t)q->dims[0], (uint64_t)q->dims[2]));
-    set_general(launch, mul(pairs, add(mul(back ? 10 : 4, width), 4 + FY__FLOPS_TRANSCENDENTAL)));
+    set_general(launch,
+                mul(pairs, fy__cost_add(mul(back ? 10 : 4, width), 4 + FY__FLOPS_TRANSCENDENTAL)));
 }
 
 /* Additions, multiplications, divisions and roots of one element. */
@@ -234,5 +230,6 @@ void fy__cost_step(fy_launch_t *launch)
     set_general(launch, mul(launch->nelem, step_flops(launch->op)));
     const int low = fy__step_results(launch->op, launch->ndst).low; /* is not read */
     for (int i = 0; i < launch->ndst; i++)
-        if (i != low) launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[i]));
+        if (i != low)
+            launch->nbytes = fy__cost_add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[i]));
 }

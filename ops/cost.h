@@ -13,6 +13,12 @@
  * floating point. */
 #define FY__FLOPS_RANDOM 32
 
+static inline uint64_t fy__cost_add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
 /* Bytes of the elements that are really there: an axis with stride 0 repeats the same ones. */
 uint64_t fy__cost_unique_nbytes(const fy_desc_t *desc);
 
