@@ -125,5 +125,6 @@ size_t fy__snapshot_scopes(const fy__snapshot_t *snapshot, const fy__snapshot_po
 /* Errors are the stream's. */
 void fy__snapshot_write_json(const fy__snapshot_t *snapshot, FILE *file);
 void fy__snapshot_write_svg(const fy__snapshot_t *snapshot, FILE *file);
+const char *fy__snapshot_state_name(int state);
 
 #endif

@@ -58,13 +58,8 @@ static void put_stats(FILE *file, const fy_memory_alloc_stats_t *alloc_stats)
 
 static void put_block(FILE *file, const fy__snapshot_block_t *block)
 {
-    static const char *const states[] = {
-#define X(name, text) #text,
-        FY__SNAPSHOT_STATES(X)
-#undef X
-    };
     fprintf(file, "\n     {\"offset\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"state\": \"%s\"",
-            block->offset, block->nbytes, states[block->state]);
+            block->offset, block->nbytes, fy__snapshot_state_name(block->state));
     if (block->state == FY__SNAPSHOT_LIVE)
         fprintf(file, ", \"requested_bytes\": %" PRIu64 ", \"block\": %" PRIu64, block->requested,
                 block->id);

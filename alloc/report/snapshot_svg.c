@@ -42,7 +42,7 @@ static const char *category_name(int category)
     return category < FY_CATEGORY_COUNT ? fy_category_name((fy_category_t)category) : "live";
 }
 
-static const char *state_name(int state)
+const char *fy__snapshot_state_name(int state)
 {
     static const char *const states[] = {
 #define X(name, text) #text,
@@ -197,7 +197,7 @@ static void mark_class(const mark_t *mark, char *class, size_t size)
     if (state == FY__SNAPSHOT_LIVE)
         snprintf(class, size, "c%d", category);
     else
-        snprintf(class, size, "%s", state_name(state));
+        snprintf(class, size, "%s", fy__snapshot_state_name(state));
 }
 
 static void put_title(FILE *file, segment_t *segment, const mark_t *mark)
@@ -223,7 +223,7 @@ static void put_title(FILE *file, segment_t *segment, const mark_t *mark)
     } else {
         fprintf(file, "%s ",
                 block->state == FY__SNAPSHOT_LIVE ? category_name(block->category)
-                                                  : state_name(block->state));
+                                                  : fy__snapshot_state_name(block->state));
         put_size(file, block->nbytes);
         fprintf(file, " (%" PRIu64 " bytes", block->nbytes);
         if (block->state == FY__SNAPSHOT_LIVE)
