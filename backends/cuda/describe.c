@@ -58,12 +58,6 @@ void fy__cuda_say_library(const fy__cuda_facts_t *facts, const char *key, const 
 
 /* ---- the card ---- */
 
-static fy_status_t ask(fy__cuda_device_t *dev, CUdevice_attribute attribute, int *out_value)
-{
-    return FY__CUDA_CALL(dev, cuDeviceGetAttribute, (out_value, attribute, dev->handle),
-                         "asking cuda:%d for attribute %d", dev->index, (int)attribute);
-}
-
 static fy_status_t say_card(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 {
     static const struct {
@@ -86,7 +80,7 @@ static fy_status_t say_card(fy__cuda_device_t *dev, const fy__cuda_facts_t *fact
     fy__cuda_say(facts, "processors", "%d", dev->nprocessors);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int value = 0;
-        FY_TRY(ask(dev, rows[i].attribute, &value));
+        FY_TRY(fy__cuda_attribute(dev, rows[i].attribute, &value));
         fy__cuda_say(facts, rows[i].key, "%d", value / rows[i].divisor);
     }
     FY_TRY(FY__CUDA_CALL(dev, cuDeviceGetPCIBusId, (bus, (int)sizeof bus, dev->handle),

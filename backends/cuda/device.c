@@ -35,8 +35,7 @@ fy_status_t fy__cuda_device_count(int *out_count)
     return FY_STATUS_OK;
 }
 
-static fy_status_t read_attribute(fy__cuda_device_t *dev, CUdevice_attribute attribute,
-                                  int *out_value)
+fy_status_t fy__cuda_attribute(fy__cuda_device_t *dev, CUdevice_attribute attribute, int *out_value)
 {
     return FY__CUDA_CALL(dev, cuDeviceGetAttribute, (out_value, attribute, dev->handle),
                          "asking cuda:%d for attribute %d", dev->index, (int)attribute);
@@ -88,12 +87,12 @@ static fy_status_t describe(fy__cuda_device_t *dev)
     FY_TRY(FY__CUDA_CALL(dev, cuDeviceGetName, (dev->model, (int)sizeof dev->model, dev->handle),
                          "asking cuda:%d for its name", dev->index));
     dev->model[sizeof dev->model - 1] = '\0';
-    FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &dev->nprocessors));
-    FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &dev->major));
-    FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &dev->minor));
+    FY_TRY(fy__cuda_attribute(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &dev->nprocessors));
+    FY_TRY(fy__cuda_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &dev->major));
+    FY_TRY(fy__cuda_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &dev->minor));
     int same_address = 0;
-    FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
-                          &same_address));
+    FY_TRY(fy__cuda_attribute(dev, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+                              &same_address));
     if (same_address) return FY_STATUS_OK;
     return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED,
                          "cuda:%d (%s): kernels do not reach page-locked host memory at the host's "

@@ -92,6 +92,8 @@ int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_fram
  * one until a device was lost. */
 fy_status_t fy__cuda_context_retain(fy__cuda_device_t *dev);
 void fy__cuda_context_release(fy__cuda_device_t *dev);
+fy_status_t fy__cuda_attribute(fy__cuda_device_t *dev, CUdevice_attribute attribute,
+                               int *out_value);
 /* Remembers a fatal code, so that later calls return at once. */
 void fy__cuda_note(fy__cuda_device_t *dev, CUresult code);
 
