@@ -82,16 +82,12 @@ typedef struct softmax_kernels {
 
 static softmax_kernels_t softmax_kernels(const fy_launch_t *launch)
 {
-    const int backward = launch->nsrc == 2;
-    if (fy__cuda_class_of(launch->src[0].dtype) == FY__CUDA_F64)
-        return (softmax_kernels_t){ backward ? FY__CUDA_KERNEL_fy_softmax_backward_f64
-                                             : FY__CUDA_KERNEL_fy_softmax_f64,
-                                    FY__CUDA_KERNEL_fy_softmax_parts_f64,
-                                    FY__CUDA_KERNEL_fy_softmax_join_f64, backward ? 1 : 2 };
-    return (softmax_kernels_t){ backward ? FY__CUDA_KERNEL_fy_softmax_backward_f32
-                                         : FY__CUDA_KERNEL_fy_softmax_f32,
-                                FY__CUDA_KERNEL_fy_softmax_parts_f32,
-                                FY__CUDA_KERNEL_fy_softmax_join_f32, backward ? 1 : 2 };
+    const int backward = launch->nsrc == 2,
+              is_f64 = fy__cuda_class_of(launch->src[0].dtype) == FY__CUDA_F64;
+    return (softmax_kernels_t){ backward ? FY__CUDA_KERNEL_BY(is_f64, fy_softmax_backward)
+                                         : FY__CUDA_KERNEL_BY(is_f64, fy_softmax),
+                                FY__CUDA_KERNEL_BY(is_f64, fy_softmax_parts),
+                                FY__CUDA_KERNEL_BY(is_f64, fy_softmax_join), backward ? 1 : 2 };
 }
 
 int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
