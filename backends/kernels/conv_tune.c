@@ -8,7 +8,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "runtime/base/posix.h"
 
 enum { SAMPLES = 3 };
 static const double MARGIN = 0.9;
@@ -42,13 +43,6 @@ static void begin_use(void)
 {
     lock();
     if (!table) table = calloc(FY__TUNE_CAPACITY, sizeof *table);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static int count_threads(void)
@@ -124,14 +118,14 @@ fy__tune_ticket_t fy__conv_tune_begin(const fy__conv_shape_t *shape, uint32_t wa
         timed++;
     }
     unlock();
-    if (ticket.measured) ticket.begin_ns = now_ns();
+    if (ticket.measured) ticket.begin_ns = fy__now_ns();
     return ticket;
 }
 
 void fy__conv_tune_end(const fy__tune_ticket_t *ticket, int ok)
 {
     if (ok && !ticket->measured) return;
-    const uint64_t ns = now_ns() - ticket->begin_ns;
+    const uint64_t ns = fy__now_ns() - ticket->begin_ns;
     begin_use();
     entry_t *entry =
         find(&ticket->shape, ticket->threads); /* it may have been evicted or cleared */
