@@ -206,6 +206,27 @@ void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial)
     fy__walk_all(&walk, serial, direct ? map_direct_row : map_row, map);
 }
 
+void fy__lines_make(fy__lines_t *lines, const fy__loops_t *loops, int32_t compute, int axis,
+                    int noperands, const fy_desc_t *const *operands)
+{
+    const fy_desc_t *first = operands[0];
+    *lines = (fy__lines_t){ .loops = loops, .n = 1, .count = 1, .compute = compute };
+    if (first->rank) lines->n = first->dims[axis];
+    for (int k = 0; k < noperands; k++) {
+        lines->data[k] = (char *)operands[k]->data;
+        lines->dtype[k] = operands[k]->dtype;
+        lines->size[k] = (int64_t)1 << fy__log2_size(operands[k]->dtype);
+        lines->step[k] = first->rank ? operands[k]->strides[axis] : 1;
+    }
+    for (int i = 0; i < first->rank; i++) {
+        if (i == axis) continue;
+        for (int k = 0; k < noperands; k++)
+            lines->strides[k][lines->rank] = operands[k]->strides[i];
+        lines->dims[lines->rank++] = first->dims[i];
+        lines->count *= first->dims[i];
+    }
+}
+
 /* ---- whole operands, in pieces for threads ---- */
 
 enum { PIECE = 1 << 15 }; /* elements that one thread converts at a time */

@@ -66,6 +66,43 @@ void fy__stage_in(const fy__loops_t *loops, int64_t n, void *dst, int32_t to, co
 void fy__stage_out(const fy__loops_t *loops, int64_t n, void *dst, int64_t stride, int32_t to,
                    const void *src, int32_t from);
 
+/* ---- lines: operands of one shape along one axis; blocks of them in dtype `compute` ---- */
+
+enum { FY__LINE_OPERANDS = 3 };
+
+typedef struct fy__lines {
+    const fy__loops_t *loops;
+    int64_t n, count; /* elements of a line; lines */
+    int rank;         /* the other axes */
+    int64_t dims[FY_MAX_RANK], strides[FY__LINE_OPERANDS][FY_MAX_RANK];
+    char *data[FY__LINE_OPERANDS];
+    int64_t step[FY__LINE_OPERANDS], size[FY__LINE_OPERANDS]; /* along the axis; of an element */
+    int32_t dtype[FY__LINE_OPERANDS], compute;
+} fy__lines_t;
+
+/* A scalar is one line of one element. */
+void fy__lines_make(fy__lines_t *lines, const fy__loops_t *loops, int32_t compute, int axis,
+                    int noperands, const fy_desc_t *const *operands);
+/* Line i of operand k. */
+static inline char *fy__line_at(const fy__lines_t *lines, int k, int64_t i)
+{
+    return lines->data[k] +
+           fy__offset_of(i, lines->rank, lines->dims, lines->strides[k]) * lines->size[k];
+}
+/* m elements of a line of operand k, from `first` on, to a block and back. m <= FY__BLOCK. */
+static inline void fy__line_load(const fy__lines_t *lines, int k, const char *line, int64_t first,
+                                 int64_t m, void *block)
+{
+    fy__stage_in(lines->loops, m, block, lines->compute,
+                 line + first * lines->step[k] * lines->size[k], lines->step[k], lines->dtype[k]);
+}
+static inline void fy__line_store(const fy__lines_t *lines, int k, char *line, int64_t first,
+                                  int64_t m, const void *block)
+{
+    fy__stage_out(lines->loops, m, line + first * lines->step[k] * lines->size[k], lines->step[k],
+                  lines->dtype[k], block, lines->compute);
+}
+
 /* ---- dense f16 and bf16 as f32 in scratch, for kernels that compute in f32 ---- */
 
 static inline int fy__is_half(int32_t dtype)
