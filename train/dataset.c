@@ -94,8 +94,7 @@ fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *lab
 fy_status_t fy_dataset_create(const fy_dataset_info_t *info, const void *data, const void *labels,
                               fy_dataset_t **out_dataset)
 {
-    if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_create: out_dataset is NULL");
-    *out_dataset = NULL;
+    FY_TRY(FYT_CLEAR_OUT("dataset_create", out_dataset));
     fy_dataset_info_t own;
     FY_TRY(FY__READ_GIVEN(dataset_info, "dataset_create", info, &own));
     info = &own;
@@ -135,8 +134,7 @@ fy_status_t fy_dataset_create(const fy_dataset_info_t *info, const void *data, c
 
 fy_status_t fy_dataset_from_table(const fy_table_t *table, int targets, fy_dataset_t **out_dataset)
 {
-    if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_from_table: out_dataset is NULL");
-    *out_dataset = NULL;
+    FY_TRY(FYT_CLEAR_OUT("dataset_from_table", out_dataset));
     if (!table) return FYT_FAIL(INVALID_ARGUMENT, "dataset_from_table: table is NULL");
     if (targets < 1 || table->cols <= (uint64_t)targets || table->cols > INT_MAX)
         return FYT_FAIL(INVALID_ARGUMENT,

@@ -102,9 +102,7 @@ fy_status_t fyt_cifar10_finish(fyt_cifar10_t *set, fy_dataset_t **out_dataset)
 fy_status_t fy_dataset_read_cifar10(size_t count, const char *const *paths,
                                     const fy_dataset_options_t *options, fy_dataset_t **out_dataset)
 {
-    if (!out_dataset)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: out_dataset is NULL");
-    *out_dataset = NULL;
+    FY_TRY(FYT_CLEAR_OUT("dataset_read_cifar10", out_dataset));
     if (!count || !paths)
         return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: %s",
                         count ? "paths is NULL" : "no files");

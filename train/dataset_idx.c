@@ -213,8 +213,7 @@ fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels,
 fy_status_t fy_dataset_read_idx(const char *images_path, const char *labels_path,
                                 const fy_dataset_options_t *options, fy_dataset_t **out_dataset)
 {
-    if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_idx: out_dataset is NULL");
-    *out_dataset = NULL;
+    FY_TRY(FYT_CLEAR_OUT("dataset_read_idx", out_dataset));
     if (!images_path || !labels_path)
         return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_idx: %s is NULL",
                         images_path ? "labels_path" : "images_path");

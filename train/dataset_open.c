@@ -132,8 +132,7 @@ static fy_status_t open_airfoil(const char *directory, int is_test, fy_dataset_t
 fy_status_t fy_dataset_open(const char *name, const char *directory, int is_test,
                             fy_dataset_t **out_dataset)
 {
-    if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_open: out_dataset is NULL");
-    *out_dataset = NULL;
+    FY_TRY(FYT_CLEAR_OUT("dataset_open", out_dataset));
     if (!name) return FYT_FAIL(INVALID_ARGUMENT, "dataset_open: name is NULL");
     if (strcmp(name, "mnist") == 0) return open_mnist(directory, !!is_test, out_dataset);
     if (strcmp(name, "cifar10") == 0) return open_cifar10(directory, !!is_test, out_dataset);

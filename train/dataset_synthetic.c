@@ -237,16 +237,12 @@ static fy_status_t make(uint64_t samples, uint64_t seed, int side, int channels,
 
 fy_status_t fy_dataset_synthetic_digits(uint64_t samples, uint64_t seed, fy_dataset_t **out_dataset)
 {
-    if (!out_dataset)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_synthetic_digits: out_dataset is NULL");
-    *out_dataset = NULL;
+    FY_TRY(FYT_CLEAR_OUT("dataset_synthetic_digits", out_dataset));
     return make(samples, seed, 28, 1, "dataset_synthetic_digits", out_dataset);
 }
 
 fy_status_t fy_dataset_synthetic_images(uint64_t samples, uint64_t seed, fy_dataset_t **out_dataset)
 {
-    if (!out_dataset)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_synthetic_images: out_dataset is NULL");
-    *out_dataset = NULL;
+    FY_TRY(FYT_CLEAR_OUT("dataset_synthetic_images", out_dataset));
     return make(samples, seed, FYT_CIFAR10_SIDE, 3, "dataset_synthetic_images", out_dataset);
 }

@@ -85,8 +85,7 @@ fy_status_t fy_dataset_read_text(const char *path, int64_t context,
 {
     fy_dataset_options_t checked;
     fyt_source_t source = { 0 };
-    if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_text: out_dataset is NULL");
-    *out_dataset = NULL;
+    FY_TRY(FYT_CLEAR_OUT("dataset_read_text", out_dataset));
     if (!path) return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_text: path is NULL");
     FY_TRY(check_context("dataset_read_text", context));
     FY_TRY(fyt_dataset_options_check(options, &checked));
@@ -132,9 +131,7 @@ fy_status_t fy_dataset_synthetic_text(uint64_t nbytes, int64_t context, uint64_t
                                       fy_dataset_t **out_dataset)
 {
     char sentence[128];
-    if (!out_dataset)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_synthetic_text: out_dataset is NULL");
-    *out_dataset = NULL;
+    FY_TRY(FYT_CLEAR_OUT("dataset_synthetic_text", out_dataset));
     FY_TRY(check_context("dataset_synthetic_text", context));
     if (nbytes < (uint64_t)context + 1 || nbytes > PTRDIFF_MAX)
         return FYT_FAIL(

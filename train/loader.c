@@ -153,8 +153,7 @@ fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset,
 {
     fy_loader_options_t own;
     fyt_augment_t augment;
-    if (!out_loader) return FYT_FAIL(INVALID_ARGUMENT, "loader_create: out_loader is NULL");
-    *out_loader = NULL;
+    FY_TRY(FYT_CLEAR_OUT("loader_create", out_loader));
     FY_TRY(FY__READ(loader_options, "loader_create", options, &own));
     options = &own;
     FY_TRY(check(device, dataset, options));

@@ -134,8 +134,7 @@ static fy_status_t read_array(source_t *source, fy_tensor_t **out_tensor)
 fy_status_t fy_npy_read(const char *path, fy_tensor_t **out_tensor)
 {
     fy__input_t input;
-    if (!out_tensor) return FYT_FAIL(INVALID_ARGUMENT, "npy_read: out_tensor is NULL");
-    *out_tensor = NULL;
+    FY_TRY(FYT_CLEAR_OUT("npy_read", out_tensor));
     if (!path) return FYT_FAIL(INVALID_ARGUMENT, "npy_read: path is NULL");
     if (fy__input_open(&input, path)) return FYT_FAIL(IO, "%s", input.problem);
     source_t source = { .path = path, .nbytes = input.nbytes, .input = &input };

@@ -290,8 +290,7 @@ static fy_status_t read_directory(fy_npz_t *file)
 
 fy_status_t fy_npz_open(const char *path, fy_npz_t **out_file)
 {
-    if (!out_file) return FYT_FAIL(INVALID_ARGUMENT, "npz_open: out_file is NULL");
-    *out_file = NULL;
+    FY_TRY(FYT_CLEAR_OUT("npz_open", out_file));
     if (!path) return FYT_FAIL(INVALID_ARGUMENT, "npz_open: path is NULL");
     fy_npz_t *file = calloc(1, sizeof *file);
     char *own = file ? strdup(path) : NULL;
@@ -383,8 +382,7 @@ static fy_status_t read_bytes(const fy_npz_t *file, const member_t *member, unsi
 fy_status_t fy_npz_read(const fy_npz_t *file, size_t index, fy_tensor_t **out_tensor)
 {
     char what[512];
-    if (!out_tensor) return FYT_FAIL(INVALID_ARGUMENT, "npz_read: out_tensor is NULL");
-    *out_tensor = NULL;
+    FY_TRY(FYT_CLEAR_OUT("npz_read", out_tensor));
     if (index >= fy_npz_count(file))
         return FYT_FAIL(INVALID_ARGUMENT, "npz_read: array %zu of %zu", index, fy_npz_count(file));
     const member_t *member = &file->members[index];

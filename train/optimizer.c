@@ -293,8 +293,7 @@ fy_status_t fyt_optimizer_create(const fy_optimizer_options_t *options, size_t c
                                  fy_tensor_t *const *values, fy_tensor_t *const *grads,
                                  const fy_model_t *model, fy_optimizer_t **out_optimizer)
 {
-    if (!out_optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: out_optimizer is NULL");
-    *out_optimizer = NULL;
+    FY_TRY(FYT_CLEAR_OUT("optimizer", out_optimizer));
     fy_optimizer_options_t own;
     fy_loss_scaling_options_t scaling;
     FY_TRY(FY__READ_GIVEN(optimizer_options, "optimizer_create", options, &own));

@@ -96,8 +96,7 @@ static fy_status_t read_header(fy_safetensors_t *file)
 
 fy_status_t fy_safetensors_open(const char *path, fy_safetensors_t **out_file)
 {
-    if (!out_file) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_open: out_file is NULL");
-    *out_file = NULL;
+    FY_TRY(FYT_CLEAR_OUT("safetensors_open", out_file));
     if (!path) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_open: path is NULL");
     fy_safetensors_t *file = calloc(1, sizeof *file);
     char *own = strdup(path);
@@ -216,8 +215,7 @@ static fy_status_t check_dtype(const char *call, const fy_safetensors_t *file,
 fy_status_t fy_safetensors_read(const fy_safetensors_t *file, size_t index,
                                 fy_tensor_t **out_tensor)
 {
-    if (!out_tensor) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_read: out_tensor is NULL");
-    *out_tensor = NULL;
+    FY_TRY(FYT_CLEAR_OUT("safetensors_read", out_tensor));
     FY_TRY(check_index("safetensors_read", file, index));
     const fy_safetensors_info_t *info = &file->header.tensors[index];
     fy_tensor_t *tensor;

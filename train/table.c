@@ -12,8 +12,7 @@
 fy_status_t fy_table_create(uint64_t rows, uint64_t cols, const double *values,
                             fy_table_t **out_table)
 {
-    if (!out_table) return FYT_FAIL(INVALID_ARGUMENT, "table_create: out_table is NULL");
-    *out_table = NULL;
+    FY_TRY(FYT_CLEAR_OUT("table_create", out_table));
     uint64_t count, nbytes;
     if (__builtin_mul_overflow(rows, cols, &count) ||
         __builtin_mul_overflow(count, sizeof(double), &nbytes) || nbytes > PTRDIFF_MAX)
@@ -104,8 +103,7 @@ fy_status_t fy_table_standardise(fy_table_t *table, double *out_mean, double *ou
 fy_status_t fy_table_to_tensor(const fy_table_t *table, uint64_t row_begin, uint64_t row_end,
                                fy_dtype_t dtype, fy_tensor_t **out_tensor)
 {
-    if (!out_tensor) return FYT_FAIL(INVALID_ARGUMENT, "table_to_tensor: out_tensor is NULL");
-    *out_tensor = NULL;
+    FY_TRY(FYT_CLEAR_OUT("table_to_tensor", out_tensor));
     if (!table) return FYT_FAIL(INVALID_ARGUMENT, "table_to_tensor: table is NULL");
     if (row_begin > row_end || row_end > table->rows)
         return FYT_FAIL(INVALID_ARGUMENT,

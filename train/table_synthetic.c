@@ -58,8 +58,7 @@ static void make_row(uint64_t *state, double *row)
 
 fy_status_t fy_table_synthetic(uint64_t rows, uint64_t seed, fy_table_t **out_table)
 {
-    if (!out_table) return FYT_FAIL(INVALID_ARGUMENT, "table_synthetic: out_table is NULL");
-    *out_table = NULL;
+    FY_TRY(FYT_CLEAR_OUT("table_synthetic", out_table));
     if (!rows)
         return FYT_FAIL(INVALID_ARGUMENT, "table_synthetic: a table of 0 rows was asked for");
     FY_TRY(fy_table_create(rows, 6, NULL, out_table));

@@ -210,8 +210,7 @@ static fy_status_t parse_terminated(const char *bytes, size_t nbytes, const char
 fy_status_t fy_table_parse(const char *text, size_t nbytes, const char *name,
                            const fy_table_options_t *options, fy_table_t **out_table)
 {
-    if (!out_table) return FYT_FAIL(INVALID_ARGUMENT, "table_parse: out_table is NULL");
-    *out_table = NULL;
+    FY_TRY(FYT_CLEAR_OUT("table_parse", out_table));
     fy_table_options_t checked;
     FY_TRY(check_options(options, &checked));
     if (!name) name = "text";
@@ -232,8 +231,7 @@ fy_status_t fy_table_parse(const char *text, size_t nbytes, const char *name,
 fy_status_t fy_table_read(const char *path, const fy_table_options_t *options,
                           fy_table_t **out_table)
 {
-    if (!out_table) return FYT_FAIL(INVALID_ARGUMENT, "table_read: out_table is NULL");
-    *out_table = NULL;
+    FY_TRY(FYT_CLEAR_OUT("table_read", out_table));
     if (!path) return FYT_FAIL(INVALID_ARGUMENT, "table_read: path is NULL");
     fy_table_options_t checked;
     FY_TRY(check_options(options, &checked));
