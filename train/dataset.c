@@ -72,14 +72,20 @@ fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
     return FY_STATUS_OK;
 }
 
-fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *labels,
-                            fy_dataset_t **out_dataset)
+fy_status_t fyt_dataset_new(fy_status_t status, const fy_dataset_info_t *info, void *data,
+                            void *labels, fy_dataset_t **out_dataset)
 {
-    size_t sample_nbytes, label_nbytes;
-    FY_TRY(fyt_dataset_sizes("dataset", info, &sample_nbytes, &label_nbytes));
-    fy_dataset_t *dataset = calloc(1, sizeof *dataset);
-    if (!dataset)
-        return FYT_FAIL(OUT_OF_MEMORY, "dataset: no host memory for %zu bytes", sizeof *dataset);
+    size_t sample_nbytes = 0, label_nbytes = 0;
+    fy_dataset_t *dataset = NULL;
+    if (status == FY_STATUS_OK)
+        status = fyt_dataset_sizes("dataset", info, &sample_nbytes, &label_nbytes);
+    if (status == FY_STATUS_OK && !(dataset = calloc(1, sizeof *dataset)))
+        status = FYT_FAIL(OUT_OF_MEMORY, "dataset: no host memory for %zu bytes", sizeof *dataset);
+    if (status != FY_STATUS_OK) {
+        free(data);
+        free(labels);
+        return status;
+    }
     atomic_init(&dataset->holders, 1);
     dataset->data = data;
     dataset->labels = labels;
@@ -124,12 +130,7 @@ fy_status_t fy_dataset_create(const fy_dataset_info_t *info, const void *data, c
         memcpy(own_data, data, nbytes);
         memcpy(own_labels, labels, labels_nbytes);
     }
-    if (status == FY_STATUS_OK) status = fyt_dataset_new(info, own_data, own_labels, out_dataset);
-    if (status != FY_STATUS_OK) {
-        free(own_data);
-        free(own_labels);
-    }
-    return status;
+    return fyt_dataset_new(status, info, own_data, own_labels, out_dataset);
 }
 
 fy_status_t fy_dataset_from_table(const fy_table_t *table, int targets, fy_dataset_t **out_dataset)
@@ -161,12 +162,7 @@ fy_status_t fy_dataset_from_table(const fy_table_t *table, int targets, fy_datas
         for (int c = 0; c < targets; c++)
             labels[r * (uint64_t)targets + (uint64_t)c] = (float)row[inputs + (uint64_t)c];
     }
-    if (status == FY_STATUS_OK) status = fyt_dataset_new(&info, data, labels, out_dataset);
-    if (status != FY_STATUS_OK) {
-        free(data);
-        free(labels);
-    }
-    return status;
+    return fyt_dataset_new(status, &info, data, labels, out_dataset);
 }
 
 /* Samples begin .. begin + count - 1 of `order` (NULL: as they stand) of `dataset`. */

@@ -66,10 +66,10 @@ struct fy_dataset {
     fy_dataset_info_t info;
 };
 
-/* Of the root when it is made. On OK the set owns `data` and `labels` (from malloc), on failure the
- * caller does. */
-fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *labels,
-                            fy_dataset_t **out_dataset);
+/* Makes a root, if `status` is OK. `data` and `labels` (from malloc, or NULL) are transferred: a
+ * failure, also that of `status`, frees them. */
+fy_status_t fyt_dataset_new(fy_status_t status, const fy_dataset_info_t *info, void *data,
+                            void *labels, fy_dataset_t **out_dataset);
 /* Bytes of a sample and of its label; all sizes are checked. Fails: INVALID_ARGUMENT (`what` names
  * the caller in the text). */
 fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,

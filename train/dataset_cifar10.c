@@ -89,9 +89,8 @@ fy_status_t fyt_cifar10_finish(fyt_cifar10_t *set, fy_dataset_t **out_dataset)
         int32_t *labels = realloc(set->labels, (set->samples + !set->samples) * sizeof *labels);
         if (data) set->data = data;
         if (labels) set->labels = labels;
-        status = fyt_dataset_new(&info, set->data, set->labels, out_dataset);
-    }
-    if (!out_dataset || status != FY_STATUS_OK) {
+        status = fyt_dataset_new(status, &info, set->data, set->labels, out_dataset);
+    } else {
         free(set->data);
         free(set->labels);
     }

@@ -198,16 +198,10 @@ fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels,
     if (status == FY_STATUS_OK) status = read_body(images, &image, &data);
     if (status == FY_STATUS_OK)
         status = widen_labels(bytes, info.samples, labels->name, &own_labels, &info.classes);
-    if (status == FY_STATUS_OK) {
+    if (status == FY_STATUS_OK)
         keep_first(&info, options->max_samples, image.nbytes / image.dims[0], &data, &own_labels);
-        status = fyt_dataset_new(&info, data, own_labels, out_dataset);
-    }
     free(bytes);
-    if (status != FY_STATUS_OK) {
-        free(data);
-        free(own_labels);
-    }
-    return status;
+    return fyt_dataset_new(status, &info, data, own_labels, out_dataset);
 }
 
 fy_status_t fy_dataset_read_idx(const char *images_path, const char *labels_path,

@@ -95,19 +95,10 @@ static const unsigned char glyphs[10][GLYPH_POINTS][2] = {
       { 62, 138 } },
 };
 
-/* Steele, Lea and Flood 2014: SplitMix64. */
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 /* low .. high, both included. */
 static int64_t draw_between(uint64_t *state, int64_t low, int64_t high)
 {
-    return low + (int64_t)(draw(state) % (uint64_t)(high - low + 1));
+    return low + (int64_t)(fyt_draw(state) % (uint64_t)(high - low + 1));
 }
 
 typedef struct point {
@@ -219,20 +210,15 @@ static fy_status_t make(uint64_t samples, uint64_t seed, int side, int channels,
                           (unsigned long long)samples, sample_nbytes);
     for (uint64_t i = 0; status == FY_STATUS_OK && i < samples; i++) {
         uint64_t state = seed; /* of this sample alone: more samples do not change the first ones */
-        state = draw(&state) ^ (i * 0xd1342543de82ef95u);
+        state = fyt_draw(&state) ^ (i * 0xd1342543de82ef95u);
         for (int p = 0; p < side * side; p++) ink[p] = 0;
         labels[i] = (int32_t)(i % 10);
         draw_digit(ink, side, labels[i], &state);
         (channels == 1 ? draw_grey : draw_colours)(data + i * sample_nbytes, ink, side * side,
                                                    &state);
     }
-    if (status == FY_STATUS_OK) status = fyt_dataset_new(&info, data, labels, out_dataset);
     free(ink);
-    if (status != FY_STATUS_OK) {
-        free(data);
-        free(labels);
-    }
-    return status;
+    return fyt_dataset_new(status, &info, data, labels, out_dataset);
 }
 
 fy_status_t fy_dataset_synthetic_digits(uint64_t samples, uint64_t seed, fy_dataset_t **out_dataset)

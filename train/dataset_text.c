@@ -39,12 +39,7 @@ static fy_status_t cut(const unsigned char *text, uint64_t nbytes, int64_t conte
         data[i] = text[i];
         labels[i] = text[i + 1];
     }
-    if (status == FY_STATUS_OK) status = fyt_dataset_new(&info, data, labels, out_dataset);
-    if (status != FY_STATUS_OK) {
-        free(data);
-        free(labels);
-    }
-    return status;
+    return fyt_dataset_new(status, &info, data, labels, out_dataset);
 }
 
 fy_status_t fyt_dataset_parse_text(fyt_source_t *source, int64_t context, uint64_t max_samples,
@@ -98,18 +93,9 @@ fy_status_t fy_dataset_read_text(const char *path, int64_t context,
 
 /* ---- generated text ---- */
 
-/* As splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 static const char *pick(uint64_t *state, const char *const *words, size_t count)
 {
-    return words[draw(state) % count];
+    return words[fyt_draw(state) % count];
 }
 
 /* "the small ferry carries a heavy crate. " */

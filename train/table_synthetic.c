@@ -11,21 +11,12 @@
 
 #include <math.h>
 
-/* SplitMix64 (Steele, Lea, Flood 2014): one word of state, any seed will do. */
-static uint64_t next_u64(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9E3779B97F4A7C15ull);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-}
-
 /* [0, 1) */
-static double next_unit(uint64_t *state) { return (double)(next_u64(state) >> 11) * 0x1p-53; }
+static double next_unit(uint64_t *state) { return (double)(fyt_draw(state) >> 11) * 0x1p-53; }
 
 static double pick(uint64_t *state, const double *choices, uint64_t count)
 {
-    return choices[next_u64(state) % count];
+    return choices[fyt_draw(state) % count];
 }
 
 /* Twelve uniforms summed (Irwin-Hall): mean 0, variance 1, and the same on every machine. */
