@@ -14,12 +14,6 @@
 
 #include "train/abi.h"
 
-fy_status_t fyt_dataset_options_check(const fy_dataset_options_t *options,
-                                      fy_dataset_options_t *out_checked)
-{
-    return FY__READ(dataset_options, "dataset", options, out_checked);
-}
-
 /* Labels of a sample with classes. */
 static size_t label_count(const fy_dataset_info_t *info)
 {

@@ -17,8 +17,6 @@
  * are gzip (the content decides). The readers use this, so that they can be tested without a file
  * system ---- */
 
-#define FYT_SOURCE_UNKNOWN FY__INPUT_UNKNOWN
-
 typedef struct fyt_source {
     const char *name;  /* borrowed; the file in errors */
     fy__input_t input; /* of a file */
@@ -26,7 +24,7 @@ typedef struct fyt_source {
     unsigned char *buffer;
     const unsigned char *bytes; /* stored, and not taken: `here` of them */
     size_t here;
-    uint64_t nbytes;      /* stored bytes; FYT_SOURCE_UNKNOWN: a pipe */
+    uint64_t nbytes;      /* stored bytes; FY__INPUT_UNKNOWN: a pipe */
     uint64_t taken;       /* stored bytes that were returned or inflated */
     uint64_t position;    /* bytes that were returned */
     uint64_t max_nbytes;  /* limit of the bytes that are returned, or read */
@@ -77,9 +75,6 @@ fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
 /* The dtype and the shape of the labels of `count` samples. */
 fy_dtype_t fyt_dataset_labels(const fy_dataset_info_t *info, int64_t count, int *out_rank,
                               int64_t out_dims[2]);
-/* NULL becomes the defaults. Fails: INVALID_ARGUMENT. */
-fy_status_t fyt_dataset_options_check(const fy_dataset_options_t *options,
-                                      fy_dataset_options_t *out_checked);
 
 static inline fy_dataset_t *fyt_dataset_hold(const fy_dataset_t *dataset)
 {

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "train/abi.h"
+
 #define CLASSES      10
 #define PIXELS       (3 * FYT_CIFAR10_PLANE)
 #define RECORDS_READ 16 /* at once: the buffer is small beside the set */
@@ -106,7 +108,7 @@ fy_status_t fy_dataset_read_cifar10(size_t count, const char *const *paths,
         return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: %s",
                         count ? "paths is NULL" : "no files");
     fy_dataset_options_t checked;
-    FY_TRY(fyt_dataset_options_check(options, &checked));
+    FY_TRY(FY__READ(dataset_options, "dataset", options, &checked));
     fyt_cifar10_t set = { .max_samples = checked.max_samples };
     fy_status_t status = FY_STATUS_OK;
     for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) {

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "train/abi.h"
+
 #define IDX_UNSIGNED_BYTE 0x08
 #define IDX_MAX_RANK      8
 #define FIRST_ROOM        (1u << 20)
@@ -213,7 +215,7 @@ fy_status_t fy_dataset_read_idx(const char *images_path, const char *labels_path
                         images_path ? "labels_path" : "images_path");
     fy_dataset_options_t checked;
     fyt_source_t images = { 0 }, labels = { 0 };
-    FY_TRY(fyt_dataset_options_check(options, &checked));
+    FY_TRY(FY__READ(dataset_options, "dataset", options, &checked));
     fy_status_t status = fyt_source_open_file(images_path, checked.max_nbytes, &images);
     if (status == FY_STATUS_OK)
         status = fyt_source_open_file(labels_path, checked.max_nbytes, &labels);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/abi.h"
+
 enum { BYTES = 256, FIRST_ROOM = 1 << 16 };
 
 /* From `nbytes` bytes of text. `most` samples; 0: all. */
@@ -83,7 +85,7 @@ fy_status_t fy_dataset_read_text(const char *path, int64_t context,
     FY_TRY(FYT_CLEAR_OUT("dataset_read_text", out_dataset));
     if (!path) return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_text: path is NULL");
     FY_TRY(check_context("dataset_read_text", context));
-    FY_TRY(fyt_dataset_options_check(options, &checked));
+    FY_TRY(FY__READ(dataset_options, "dataset", options, &checked));
     fy_status_t status = fyt_source_open_file(path, checked.max_nbytes, &source);
     if (status == FY_STATUS_OK)
         status = fyt_dataset_parse_text(&source, context, checked.max_samples, out_dataset);

@@ -91,7 +91,7 @@ fy_status_t fyt_source_open_file(const char *path, uint64_t max_nbytes, fyt_sour
         return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory to read it", path);
     }
     /* A file is too large if it says so itself. */
-    if (source->nbytes != FYT_SOURCE_UNKNOWN && source->nbytes > max_nbytes)
+    if (source->nbytes != FY__INPUT_UNKNOWN && source->nbytes > max_nbytes)
         status = FYT_FAIL(
             CORRUPT_DATA,
             "%s: %llu bytes, more than max_nbytes = %llu bytes: raise the limit if that is meant",
@@ -112,13 +112,13 @@ void fyt_source_close(fyt_source_t *source)
 
 int fyt_source_is_exact(const fyt_source_t *source)
 {
-    return !source->z && source->nbytes != FYT_SOURCE_UNKNOWN;
+    return !source->z && source->nbytes != FY__INPUT_UNKNOWN;
 }
 
 uint64_t fyt_source_at_most(const fyt_source_t *source)
 {
     uint64_t most;
-    if (source->nbytes == FYT_SOURCE_UNKNOWN) return UINT64_MAX;
+    if (source->nbytes == FY__INPUT_UNKNOWN) return UINT64_MAX;
     if (!source->z)
         return source->nbytes > source->position ? source->nbytes - source->position : 0;
     if (__builtin_mul_overflow(source->nbytes, (uint64_t)DEFLATE_BEST_RATIO, &most))
@@ -144,7 +144,7 @@ static fy_status_t next_member(fyt_source_t *source)
         return FYT_FAIL(CORRUPT_DATA,
                         "%s: byte %llu: %llu bytes follow the end of the compressed data",
                         source->name, (unsigned long long)source->taken,
-                        (unsigned long long)(source->nbytes == FYT_SOURCE_UNKNOWN
+                        (unsigned long long)(source->nbytes == FY__INPUT_UNKNOWN
                                                  ? source->here
                                                  : source->nbytes - source->taken));
     inflateReset(source->z);
