@@ -151,6 +151,23 @@ fy_status_t fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **
     return FY_STATUS_OK;
 }
 
+fy_status_t fyt_select(fy_tensor_t *x, int axis, int64_t index, fy_tensor_t **out_view)
+{
+    fy_tensor_t *slice;
+    FY_TRY(fy_slice(x, axis, index, index + 1, &slice));
+    return fy_squeeze(slice, axis, out_view);
+}
+
+fy_status_t fyt_same_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                           int64_t *out_dims, uint64_t *out_macs)
+{
+    (void)user;
+    *out_rank = rank;
+    memcpy(out_dims, dims, (size_t)rank * sizeof *dims);
+    *out_macs = 0;
+    return FY_STATUS_OK;
+}
+
 fy_status_t fyt_layer_create(const fy_layer_def_t *def, const void *settings, size_t nbytes,
                              fy_layer_t **out_layer)
 {

@@ -71,6 +71,11 @@ fy_status_t fyt_transformer_block(int64_t width, int64_t heads, fy_transformer_o
 /* fy_layer_position_embedding with one parameter `name` [1, count, width]. */
 fy_status_t fyt_position_embedding(const char *name, int64_t count, int64_t width, fy_init_t init,
                                    fy_layer_t **out_layer);
+/* A view of number `index` of an axis, without that axis. */
+fy_status_t fyt_select(fy_tensor_t *x, int axis, int64_t index, fy_tensor_t **out_view);
+/* fy_layer_def_t.shape of a layer whose result has the shape of its input. */
+fy_status_t fyt_same_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                           int64_t *out_dims, uint64_t *out_macs);
 /* NONE: *out_y is x. */
 fy_status_t fyt_activation_apply(fy_activation_t activation, fy_tensor_t *x, fy_tensor_t **out_y);
 /* The mean of each channel: [n, H, W, C] -> [n, 1, 1, C]. */

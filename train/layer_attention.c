@@ -6,7 +6,6 @@
 #include "train/abi.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct heads {
     int64_t width, heads;
@@ -29,14 +28,6 @@ static fy_status_t attend_shape(void *user, int rank, const int64_t *dims, int *
     return FY_STATUS_OK;
 }
 
-/* Part `index` (query, key, value) of [n, T, 3, heads, d]: a view. */
-static fy_status_t take_part(fy_tensor_t *parts, int64_t index, fy_tensor_t **out_part)
-{
-    fy_tensor_t *slice;
-    FY_TRY(fy_slice(parts, 2, index, index + 1, &slice));
-    return fy_squeeze(slice, 2, out_part);
-}
-
 static fy_status_t attend_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
                                   fy_tensor_t *x, fy_tensor_t **out_y)
 {
@@ -48,9 +39,9 @@ static fy_status_t attend_forward(void *user, const fy_pass_t *pass, fy_tensor_t
     FY_TRY(fy_tensor_query(x, &info));
     const int64_t n = info.dims[0], length = info.dims[1];
     FY_TRY(fy_reshape(x, FY_DIMS(n, length, 3, a->heads, a->width / a->heads), &parts));
-    FY_TRY(take_part(parts, 0, &q));
-    FY_TRY(take_part(parts, 1, &k));
-    FY_TRY(take_part(parts, 2, &v));
+    FY_TRY(fyt_select(parts, 2, 0, &q));
+    FY_TRY(fyt_select(parts, 2, 1, &k));
+    FY_TRY(fyt_select(parts, 2, 2, &v));
     FY_TRY(fy_scaled_dot_product_attention(q, k, v, NULL, &attrs, &heads, NULL));
     return fy_reshape(heads, FY_DIMS(n, length, a->width), out_y);
 }

@@ -44,10 +44,7 @@ static fy_status_t position_shape(void *user, int rank, const int64_t *dims, int
         return FYT_FAIL(SHAPE_MISMATCH, "it expects [n, 1 to %lld, %lld] and would get %s",
                         (long long)table->count, (long long)table->width,
                         fyt_shape_text(text, rank, dims));
-    memcpy(out_dims, dims, (size_t)rank * sizeof *dims);
-    *out_rank = rank;
-    *out_macs = 0;
-    return FY_STATUS_OK;
+    return fyt_same_shape(user, rank, dims, out_rank, out_dims, out_macs);
 }
 
 /* The table is [count, width] or [1, count, width]. */

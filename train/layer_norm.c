@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct batch_norm {
     int64_t channels;
@@ -15,18 +14,15 @@ typedef struct batch_norm {
 } batch_norm_t;
 
 /* The settings of each layer begin with the length of the last axis. */
-static fy_status_t same_shape(void *user, int rank, const int64_t *dims, int *out_rank,
-                              int64_t *out_dims, uint64_t *out_macs)
+static fy_status_t row_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                             int64_t *out_dims, uint64_t *out_macs)
 {
     const int64_t width = *(const int64_t *)user;
     char text[FYT_SHAPE_TEXT];
     if (rank < 2 || dims[rank - 1] != width)
         return FYT_FAIL(SHAPE_MISMATCH, "it expects [n, ..., %lld] and would get %s",
                         (long long)width, fyt_shape_text(text, rank, dims));
-    *out_rank = rank;
-    memcpy(out_dims, dims, (size_t)rank * sizeof *dims);
-    *out_macs = 0;
-    return FY_STATUS_OK;
+    return fyt_same_shape(user, rank, dims, out_rank, out_dims, out_macs);
 }
 
 /* relu is the activation that the op has. */
@@ -98,7 +94,7 @@ fy_status_t fy_layer_batch_norm(int64_t channels, const fy_batch_norm_options_t 
         { "running_mean", 1, { channels }, channels, channels, zero },
         { "running_var", 1, { channels }, channels, channels, one }
     };
-    const fy_layer_def_t def = { sizeof def,         "batch_norm", 2, params, same_shape,
+    const fy_layer_def_t def = { sizeof def,         "batch_norm", 2, params, row_shape,
                                  batch_norm_forward, free,         2, buffers };
     return fyt_layer_create(&def, &norm, sizeof norm, out_layer);
 }
@@ -157,8 +153,9 @@ static fy_status_t make_row_norm(const char *call, const char *type, int64_t wid
         { "weight", 1, { width }, width, width, { FY_INIT_CONSTANT, 1 } },
         { "bias", 1, { width }, width, width, { FY_INIT_CONSTANT, 0 } }
     };
-    const fy_layer_def_t def = { sizeof def, type, (size_t)nparams, params, same_shape,
-                                 forward,    free };
+    const fy_layer_def_t def = {
+        sizeof def, type, (size_t)nparams, params, row_shape, forward, free
+    };
     return fyt_layer_create(&def, &norm, sizeof norm, out_layer);
 }
 

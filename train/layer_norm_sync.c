@@ -37,12 +37,6 @@ typedef struct call {
     fy_tensor_t *y, *statistics; /* results of the forward */
 } call_t;
 
-static fy_status_t row_of(fy_tensor_t *rows, int64_t index, fy_tensor_t **out_row)
-{
-    FY_TRY(fy_slice(rows, 0, index, index + 1, out_row));
-    return fy_squeeze(*out_row, 0, out_row);
-}
-
 static fy_status_t cast(fy_tensor_t *tensor, fy_dtype_t dtype, fy_tensor_t **out_cast)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
@@ -81,8 +75,8 @@ static fy_status_t measure(const call_t *call, fy_tensor_t **out_rows, fy_dtype_
     fy_tensor_t *x = call->x, *residual = call->residual, *mean, *variance, *y;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     FY_TRY(fy_zeros(call->device, call->norm.dtype, FY_DIMS(2, call->norm.channels), out_rows));
-    FY_TRY(row_of(*out_rows, 0, &mean));
-    FY_TRY(row_of(*out_rows, 1, &variance));
+    FY_TRY(fyt_select(*out_rows, 0, 0, &mean));
+    FY_TRY(fyt_select(*out_rows, 0, 1, &variance));
     if (call->norm.own == 1) FY_TRY(repeat(x, &x));
     if (call->norm.own == 1 && residual) FY_TRY(repeat(residual, &residual));
     FY_TRY(fy_batch_norm(x, call->params[0], call->params[1], residual, mean, variance, &all_new,
@@ -218,8 +212,8 @@ static fy_status_t normalize(call_t *call, fy_dtype_t dtype)
 {
     const fy_batch_norm_inference_attrs_t attrs = { call->norm.eps, call->attrs->activation };
     fy_tensor_t *x, *residual = call->residual, *mean, *variance;
-    FY_TRY(row_of(call->statistics, MEAN, &mean));
-    FY_TRY(row_of(call->statistics, VARIANCE, &variance));
+    FY_TRY(fyt_select(call->statistics, 0, MEAN, &mean));
+    FY_TRY(fyt_select(call->statistics, 0, VARIANCE, &variance));
     FY_TRY(cast(call->x, call->norm.dtype, &x));
     if (residual) FY_TRY(cast(residual, call->norm.dtype, &residual));
     FY_TRY(fy_batch_norm_inference(x, call->params[0], call->params[1], mean, variance, residual,
@@ -240,7 +234,7 @@ static fy_status_t compute(call_t *call)
 static fy_status_t move(const call_t *call, fy_tensor_t *running, int row, fy_tensor_t **out_moved)
 {
     fy_tensor_t *value;
-    FY_TRY(row_of(call->statistics, row, &value));
+    FY_TRY(fyt_select(call->statistics, 0, row, &value));
     FY_TRY(fy_affine(running, 1 - call->attrs->momentum, 0, out_moved));
     return fy_axpy(*out_moved, call->attrs->momentum, value);
 }
@@ -267,14 +261,14 @@ static fy_status_t join_dx(const norm_t *norm, const fy_op_backward_t *call, fy_
     const fy_batch_norm_inference_attrs_t attrs = { norm->eps, FY_ACTIVATION_NONE };
     const double values = norm->own == 1 ? 2 : (double)norm->own; /* as this rank's dx has it */
     fy_tensor_t *rows[ROWS], *change, *scale, *weight, *bias;
-    for (int i = 0; i < ROWS; i++) FY_TRY(row_of(call->src[STATISTICS], i, &rows[i]));
+    for (int i = 0; i < ROWS; i++) FY_TRY(fyt_select(call->src[STATISTICS], 0, i, &rows[i]));
     FY_TRY(fy_affine(sums, 1 / values, 0, &change));
     FY_TRY(norm->exchange.sum(norm->exchange.user, sums));
     FY_TRY(fy_axpy(change, -1 / norm->all, sums));
     FY_TRY(fy_mul(call->src[WEIGHT], rows[RSTD], &scale));
     FY_TRY(fy_mul(change, scale, &change));
-    FY_TRY(row_of(change, 0, &bias));
-    FY_TRY(row_of(change, 1, &weight));
+    FY_TRY(fyt_select(change, 0, 0, &bias));
+    FY_TRY(fyt_select(change, 0, 1, &weight));
     return fy_batch_norm_inference(x, weight, bias, rows[MEAN], rows[VARIANCE], dx, &attrs, out_dx);
 }
 
@@ -284,8 +278,8 @@ static fy_status_t back_norm(const norm_t *norm, const fy_op_backward_t *call, f
                              fy_tensor_t *y, fy_tensor_t **src_grad)
 {
     fy_tensor_t *x, *mean, *rstd, *zeros, *dx, *dweight, *dbias, *sums;
-    FY_TRY(row_of(call->src[STATISTICS], MEAN, &mean));
-    FY_TRY(row_of(call->src[STATISTICS], RSTD, &rstd));
+    FY_TRY(fyt_select(call->src[STATISTICS], 0, MEAN, &mean));
+    FY_TRY(fyt_select(call->src[STATISTICS], 0, RSTD, &rstd));
     FY_TRY(cast(call->src[X], norm->dtype, &x));
     FY_TRY(cast(dz, norm->dtype, &dz));
     if (y) FY_TRY(cast(y, norm->dtype, &y));

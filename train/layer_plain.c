@@ -5,17 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-static fy_status_t same_shape(void *user, int rank, const int64_t *dims, int *out_rank,
-                              int64_t *out_dims, uint64_t *out_macs)
-{
-    (void)user;
-    *out_rank = rank;
-    memcpy(out_dims, dims, (size_t)rank * sizeof *dims);
-    *out_macs = 0;
-    return FY_STATUS_OK;
-}
 
 static fy_status_t expect_image(int rank, const int64_t *dims)
 {
@@ -39,31 +28,26 @@ static fy_status_t make(const char *type, const void *settings, size_t nbytes,
 
 /* ---- dropout ---- */
 
-static int is_off(const fy_pass_t *pass, double p) { return !pass->is_training || p == 0; }
+typedef struct dropout {
+    double p;
+    fy_status_t (*op)(fy_tensor_t *rng, const fy_tensor_t *src, double p, fy_tensor_t **out_dst);
+} dropout_t;
 
 static fy_status_t dropout_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
                                    fy_tensor_t *x, fy_tensor_t **out_y)
 {
-    const double p = *(const double *)user;
+    const dropout_t *dropout = user;
+    const int is_off = !pass->is_training || dropout->p == 0;
     (void)params;
     *out_y = x;
-    return is_off(pass, p) ? FY_STATUS_OK : fy_dropout(pass->rng, x, p, out_y);
-}
-
-static fy_status_t dropout2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
-                                     fy_tensor_t *x, fy_tensor_t **out_y)
-{
-    const double p = *(const double *)user;
-    (void)params;
-    *out_y = x;
-    return is_off(pass, p) ? FY_STATUS_OK : fy_dropout2d(pass->rng, x, p, out_y);
+    return is_off ? FY_STATUS_OK : dropout->op(pass->rng, x, dropout->p, out_y);
 }
 
 static fy_status_t image_shape(void *user, int rank, const int64_t *dims, int *out_rank,
                                int64_t *out_dims, uint64_t *out_macs)
 {
     FY_TRY(expect_image(rank, dims));
-    return same_shape(user, rank, dims, out_rank, out_dims, out_macs);
+    return fyt_same_shape(user, rank, dims, out_rank, out_dims, out_macs);
 }
 
 static fy_status_t check_p(const char *call, double p)
@@ -74,16 +58,18 @@ static fy_status_t check_p(const char *call, double p)
 
 fy_status_t fy_layer_dropout(double p, fy_layer_t **out_layer)
 {
+    const dropout_t dropout = { p, fy_dropout };
     if (out_layer) *out_layer = NULL;
     FY_TRY(check_p("layer_dropout", p));
-    return make("dropout", &p, sizeof p, same_shape, dropout_forward, out_layer);
+    return make("dropout", &dropout, sizeof dropout, fyt_same_shape, dropout_forward, out_layer);
 }
 
 fy_status_t fy_layer_dropout2d(double p, fy_layer_t **out_layer)
 {
+    const dropout_t dropout = { p, fy_dropout2d };
     if (out_layer) *out_layer = NULL;
     FY_TRY(check_p("layer_dropout2d", p));
-    return make("dropout2d", &p, sizeof p, image_shape, dropout2d_forward, out_layer);
+    return make("dropout2d", &dropout, sizeof dropout, image_shape, dropout_forward, out_layer);
 }
 
 /* ---- pooling ---- */
@@ -98,7 +84,7 @@ static fy_status_t pool_shape(void *user, int rank, const int64_t *dims, int *ou
                                 a->stride_w ? a->stride_w : a->kernel_w };
     char text[FYT_SHAPE_TEXT];
     FY_TRY(expect_image(rank, dims));
-    FY_TRY(same_shape(user, rank, dims, out_rank, out_dims, out_macs));
+    FY_TRY(fyt_same_shape(user, rank, dims, out_rank, out_dims, out_macs));
     for (int i = 0; i < 2; i++) {
         const int64_t room = dims[1 + i] + 2 * padding[i] - kernel[i] +
                              (a->ceil_mode ? stride[i] - 1 : 0);
@@ -293,10 +279,8 @@ static fy_status_t select_forward(void *user, const fy_pass_t *pass, fy_tensor_t
                                   fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const place_t *place = user;
-    fy_tensor_t *slice;
     (void)pass, (void)params;
-    FY_TRY(fy_slice(x, place->axis, place->index, place->index + 1, &slice));
-    return fy_squeeze(slice, place->axis, out_y);
+    return fyt_select(x, place->axis, place->index, out_y);
 }
 
 fy_status_t fy_layer_select(int axis, int64_t index, fy_layer_t **out_layer)
@@ -321,7 +305,7 @@ static fy_status_t log_softmax_forward(void *user, const fy_pass_t *pass,
 
 fy_status_t fy_layer_log_softmax(fy_layer_t **out_layer)
 {
-    return make("log_softmax", NULL, 0, same_shape, log_softmax_forward, out_layer);
+    return make("log_softmax", NULL, 0, fyt_same_shape, log_softmax_forward, out_layer);
 }
 
 static fy_status_t identity_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
@@ -334,7 +318,7 @@ static fy_status_t identity_forward(void *user, const fy_pass_t *pass, fy_tensor
 
 fy_status_t fy_layer_identity(fy_layer_t **out_layer)
 {
-    return make("identity", NULL, 0, same_shape, identity_forward, out_layer);
+    return make("identity", NULL, 0, fyt_same_shape, identity_forward, out_layer);
 }
 
 static fy_status_t op_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
@@ -376,5 +360,5 @@ fy_status_t fy_layer_op(const char *op_name, fy_layer_t **out_layer)
                         "layer_op: the result of '%s' is %s and has no gradient; a layer gives the "
                         "dtype that it gets: call fy_op_call on the result of the model",
                         info->name, dtype);
-    return make(info->name, &info->op, sizeof info->op, same_shape, op_forward, out_layer);
+    return make(info->name, &info->op, sizeof info->op, fyt_same_shape, op_forward, out_layer);
 }

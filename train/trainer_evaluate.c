@@ -66,18 +66,11 @@ fy_status_t fyt_loader_check(const char *what, const fy_model_t *model, const fy
     return check_labels(what, &info, &loader->dataset->info, kind);
 }
 
-static fy_status_t element(fy_tensor_t *both, int64_t index, fy_tensor_t **out_element)
-{
-    fy_tensor_t *slice;
-    FY_TRY(fy_slice(both, 0, index, index + 1, &slice));
-    return fy_squeeze(slice, 0, out_element);
-}
-
 static fy_status_t make_sums(fy_device_t *device, sums_t *sums)
 {
     FY_TRY(fy_zeros(device, FY_DTYPE_F64, FY_DIMS(2), &sums->both));
-    FY_TRY(element(sums->both, 0, &sums->loss));
-    return element(sums->both, 1, &sums->right);
+    FY_TRY(fyt_select(sums->both, 0, 0, &sums->loss));
+    return fyt_select(sums->both, 0, 1, &sums->right);
 }
 
 static fy_status_t add_right(sums_t *sums, fy_tensor_t *result, fy_tensor_t *target)
