@@ -52,8 +52,7 @@ static fy_layer_t *make_core(const heads_t *settings)
     fy_layer_t *layer;
     const fy_layer_def_t def = { sizeof def,   "attention",    0,   NULL,
                                  attend_shape, attend_forward, free };
-    const fy_status_t status = fyt_layer_create(&def, settings, sizeof *settings, &layer);
-    return status == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(fyt_layer_create(&def, settings, sizeof *settings, &layer), &layer);
 }
 
 fy_status_t fyt_heads_check(const char *call, int64_t width, int64_t heads)

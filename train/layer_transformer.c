@@ -14,10 +14,9 @@ static fy_layer_t *attention(int64_t width, int64_t heads, const fy_transformer_
     options.weight = own->weight;
     options.bias = own->bias;
     options.proj_weight = own->proj_weight;
-    return fyt_attention(width, heads, &options, style->attention_in, style->attention_out,
-                         &layer) == FY_STATUS_OK
-               ? layer
-               : NULL;
+    return fyt_made(
+        fyt_attention(width, heads, &options, style->attention_in, style->attention_out, &layer),
+        &layer);
 }
 
 static fy_layer_t *mlp(int64_t width, const fy_transformer_options_t *own,
@@ -39,10 +38,9 @@ static fy_layer_t *residual(const char *norm_name, const char *name, int64_t wid
 {
     fy_layer_t *layer;
     const fy_layer_child_t body[] = { { norm_name, fyt_norm(width, eps) }, { name, part } };
-    return fy_layer_residual(fyt_sequence(FYT_COUNT(body), body), NULL, FY_ACTIVATION_NONE,
-                             &layer) == FY_STATUS_OK
-               ? layer
-               : NULL;
+    return fyt_made(
+        fy_layer_residual(fyt_sequence(FYT_COUNT(body), body), NULL, FY_ACTIVATION_NONE, &layer),
+        &layer);
 }
 
 fy_status_t fy_layer_transformer_block(int64_t width, int64_t heads,

@@ -24,6 +24,11 @@ static const fyt_style_t FYT_RELU = {
     FY_ACTIVATION_RELU, { FY_INIT_DEFAULT, 0 }, { FY_INIT_DEFAULT, 0 }, 0
 };
 
+/* The layer of a maker that returned `status`. */
+static inline fy_layer_t *fyt_made(fy_status_t status, fy_layer_t *const *layer)
+{
+    return status == FY_STATUS_OK ? *layer : NULL;
+}
 fy_layer_t *fyt_linear(int64_t in, int64_t out, fyt_style_t style);
 /* A square kernel with padding (kernel - 1) / 2 if `is_padded`, else 0. */
 fy_layer_t *fyt_conv(int64_t in, int64_t out, int kernel, int stride, int groups, int is_padded,

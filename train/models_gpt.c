@@ -25,8 +25,7 @@ static fy_layer_t *block(int64_t width, int64_t heads, int64_t layers)
     options.weight = small;
     options.bias = zero;
     options.proj_weight = residual_init(layers);
-    return fy_layer_transformer_block(width, heads, &options, &layer) == FY_STATUS_OK ? layer
-                                                                                      : NULL;
+    return fyt_made(fy_layer_transformer_block(width, heads, &options, &layer), &layer);
 }
 
 static fy_layer_t *embedding(fy_status_t (*make)(int64_t, int64_t, const fy_embedding_options_t *,
@@ -36,7 +35,7 @@ static fy_layer_t *embedding(fy_status_t (*make)(int64_t, int64_t, const fy_embe
     fy_layer_t *layer;
     fy_embedding_options_t options = FY_EMBEDDING_OPTIONS_INIT;
     options.weight = small;
-    return make(count, width, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(make(count, width, &options, &layer), &layer);
 }
 
 /* layers, heads, width, context, vocab */

@@ -13,7 +13,7 @@ static fy_layer_t *batch_norm(int64_t channels, double momentum, double eps,
     options.momentum = momentum;
     options.eps = eps;
     options.activation = activation;
-    return fy_layer_batch_norm(channels, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(fy_layer_batch_norm(channels, &options, &layer), &layer);
 }
 
 /* ---- resnet18: convolutions have biases, as in the book's form of it ---- */
@@ -43,8 +43,7 @@ static fy_layer_t *resnet_block(int64_t in, int64_t out, int stride)
         fy_layer_destroy(whole);
         return NULL;
     }
-    return fy_layer_residual(whole, shortcut, FY_ACTIVATION_RELU, &layer) == FY_STATUS_OK ? layer
-                                                                                          : NULL;
+    return fyt_made(fy_layer_residual(whole, shortcut, FY_ACTIVATION_RELU, &layer), &layer);
 }
 
 static fy_layer_t *resnet_stage(int64_t in, int64_t out)
@@ -110,10 +109,8 @@ static fy_layer_t *conv_norm(int in, int out, int kernel, int stride, int groups
 static fy_layer_t *squeeze_excite(int channels, int squeezed)
 {
     fy_layer_t *layer;
-    return fy_layer_squeeze_excite(channels, squeezed, "hardsigmoid", fan_out, zero, &layer) ==
-                   FY_STATUS_OK
-               ? layer
-               : NULL;
+    return fyt_made(
+        fy_layer_squeeze_excite(channels, squeezed, "hardsigmoid", fan_out, zero, &layer), &layer);
 }
 
 /* "block.0", ...: expansion (if there is one), depthwise, squeeze-and-excitation (the same),
@@ -134,8 +131,7 @@ static fy_layer_t *inverted_residual(const row_t *row)
     const fy_layer_child_t block[] = { { "block", fyt_sequence(count, steps) } };
     layer = fyt_sequence(1, block);
     if (!layer || row->stride != 1 || row->in != row->out) return layer;
-    return fy_layer_residual(layer, NULL, FY_ACTIVATION_NONE, &layer) == FY_STATUS_OK ? layer
-                                                                                      : NULL;
+    return fyt_made(fy_layer_residual(layer, NULL, FY_ACTIVATION_NONE, &layer), &layer);
 }
 
 /* channels, classes, size, dropout in percent */

@@ -6,7 +6,7 @@ fy_layer_t *fyt_linear(int64_t in, int64_t out, fyt_style_t style)
     fy_layer_t *layer;
     const fy_linear_options_t options = { sizeof options, style.no_bias, style.activation,
                                           style.weight, style.bias };
-    return fy_layer_linear(in, out, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(fy_layer_linear(in, out, &options, &layer), &layer);
 }
 
 fy_layer_t *fyt_conv(int64_t in, int64_t out, int kernel, int stride, int groups, int is_padded,
@@ -21,8 +21,7 @@ fy_layer_t *fyt_conv(int64_t in, int64_t out, int kernel, int stride, int groups
     options.activation = style.activation;
     options.weight = style.weight;
     options.bias = style.bias;
-    return fy_layer_conv2d(in, out, kernel, kernel, &options, &layer) == FY_STATUS_OK ? layer
-                                                                                      : NULL;
+    return fyt_made(fy_layer_conv2d(in, out, kernel, kernel, &options, &layer), &layer);
 }
 
 fy_layer_t *fyt_norm(int64_t width, double eps)
@@ -30,31 +29,31 @@ fy_layer_t *fyt_norm(int64_t width, double eps)
     fy_layer_t *layer;
     fy_layer_norm_options_t options = FY_LAYER_NORM_OPTIONS_INIT;
     options.eps = eps;
-    return fy_layer_layer_norm(width, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(fy_layer_layer_norm(width, &options, &layer), &layer);
 }
 
 fy_layer_t *fyt_op(const char *name)
 {
     fy_layer_t *layer;
-    return fy_layer_op(name, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(fy_layer_op(name, &layer), &layer);
 }
 
 fy_layer_t *fyt_simple(fy_status_t (*make)(fy_layer_t **))
 {
     fy_layer_t *layer;
-    return make(&layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(make(&layer), &layer);
 }
 
 fy_layer_t *fyt_dropout(fy_status_t (*make)(double, fy_layer_t **), double p)
 {
     fy_layer_t *layer;
-    return make(p, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(make(p, &layer), &layer);
 }
 
 fy_layer_t *fyt_sequence(size_t count, const fy_layer_child_t *children)
 {
     fy_layer_t *layer;
-    return fy_layer_sequential(count, children, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(fy_layer_sequential(count, children, &layer), &layer);
 }
 
 static const fyt_style_t small_plain = {
@@ -76,7 +75,7 @@ static fy_layer_t *relu_pool(fy_status_t (*make)(const fy_pool2d_attrs_t *, fy_l
     const fy_pool2d_attrs_t halves = { .kernel_h = 2,
                                        .kernel_w = 2,
                                        .activation = FY_ACTIVATION_RELU };
-    return make(&halves, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(make(&halves, &layer), &layer);
 }
 
 fy_status_t fyt_make_linear(const int64_t *options, fy_layer_t **out_layer)

@@ -22,8 +22,7 @@ static fy_layer_t *block(void)
     options.is_exact_gelu = 1;
     options.weight = options.proj_weight = small.weight;
     options.bias = small.bias;
-    return fyt_transformer_block(WIDTH, HEADS, options, &names, &layer) == FY_STATUS_OK ? layer
-                                                                                        : NULL;
+    return fyt_made(fyt_transformer_block(WIDTH, HEADS, options, &names, &layer), &layer);
 }
 
 static fy_layer_t *class_token(void)
@@ -31,21 +30,20 @@ static fy_layer_t *class_token(void)
     fy_layer_t *layer;
     fy_embedding_options_t options = FY_EMBEDDING_OPTIONS_INIT;
     options.weight = small.weight;
-    return fy_layer_class_token(WIDTH, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(fy_layer_class_token(WIDTH, &options, &layer), &layer);
 }
 
 static fy_layer_t *positions(int64_t count)
 {
     fy_layer_t *layer;
-    return fyt_position_embedding("pos_embed", count, WIDTH, small.weight, &layer) == FY_STATUS_OK
-               ? layer
-               : NULL;
+    return fyt_made(fyt_position_embedding("pos_embed", count, WIDTH, small.weight, &layer),
+                    &layer);
 }
 
 static fy_layer_t *first_token(void)
 {
     fy_layer_t *layer;
-    return fy_layer_select(1, 0, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_made(fy_layer_select(1, 0, &layer), &layer);
 }
 
 /* channels, classes, size, patch, layers */
