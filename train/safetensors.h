@@ -25,6 +25,8 @@ typedef struct fyt_header {
 fy_status_t fyt_header_read(const char *path, char *text, size_t nbytes, uint64_t data_nbytes,
                             fyt_header_t *out_header);
 void fyt_header_free(fyt_header_t *header);
+/* Sorts by key; returns a key that occurs twice, or NULL. */
+const char *fyt_pairs_sort(size_t count, fy_safetensors_pair_t *pairs);
 
 /* The format's name for a dtype: "F32". */
 const char *fyt_dtype_text(fy_dtype_t dtype);

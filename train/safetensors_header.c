@@ -126,14 +126,18 @@ static fy_status_t read_dtype(reader_t *r, fy_safetensors_info_t *info)
                    show(text).text);
 }
 
+/* Behind a list's or an object's begin: 0: it is empty, and `closer` is taken. */
+static int has_first(reader_t *r, char closer)
+{
+    if (fy__json_peek(&r->json) != closer) return 1;
+    r->json.at++;
+    return 0;
+}
+
 static fy_status_t read_shape(reader_t *r, fy_safetensors_info_t *info)
 {
-    int more = 1;
     TAKE(fy__json_take(&r->json, '['));
-    if (fy__json_peek(&r->json) == ']') {
-        r->json.at++;
-        more = 0;
-    }
+    int more = has_first(r, ']');
     while (more) {
         uint64_t dim;
         TAKE(fy__json_whole(&r->json, &dim));
@@ -245,15 +249,11 @@ static fy_status_t read_tensor(reader_t *r, char *name)
 static fy_status_t read_metadata(reader_t *r)
 {
     fyt_header_t *header = r->header;
-    int more = 1;
     if (r->has_metadata) return corrupt(r, "'__metadata__' appears twice");
     r->has_metadata = 1;
     if (fy__json_word(&r->json, "null")) return FY_STATUS_OK; /* as the reference reader */
     TAKE(fy__json_take(&r->json, '{'));
-    if (fy__json_peek(&r->json) == '}') {
-        r->json.at++;
-        more = 0;
-    }
+    int more = has_first(r, '}');
     while (more) {
         char *key, *value;
         FY_TRY(
@@ -269,13 +269,9 @@ static fy_status_t read_metadata(reader_t *r)
 
 static fy_status_t read_header(reader_t *r)
 {
-    int more = 1;
     if (*r->json.at != '{') return corrupt(r, "a header begins with '{'");
     r->json.at++;
-    if (fy__json_peek(&r->json) == '}') {
-        r->json.at++;
-        more = 0;
-    }
+    int more = has_first(r, '}');
     while (more) {
         char *name;
         TAKE(fy__json_string(&r->json, &name));
@@ -304,6 +300,14 @@ static int compare_pairs(const void *a, const void *b)
     return strcmp(((const fy_safetensors_pair_t *)a)->key, ((const fy_safetensors_pair_t *)b)->key);
 }
 
+const char *fyt_pairs_sort(size_t count, fy_safetensors_pair_t *pairs)
+{
+    if (count) qsort(pairs, count, sizeof *pairs, compare_pairs);
+    for (size_t i = 1; i < count; i++)
+        if (strcmp(pairs[i - 1].key, pairs[i].key) == 0) return pairs[i].key;
+    return NULL;
+}
+
 static int compare_names(const void *a, const void *b, void *tensors)
 {
     const fy_safetensors_info_t *all = tensors;
@@ -322,11 +326,8 @@ static fy_status_t check_names(reader_t *r)
         if (strcmp(h->tensors[h->by_name[i - 1]].name, h->tensors[h->by_name[i]].name) == 0)
             return corrupt(r, "two tensors are called '%s'",
                            show(h->tensors[h->by_name[i]].name).text);
-    if (h->npairs) qsort(h->pairs, h->npairs, sizeof *h->pairs, compare_pairs);
-    for (size_t i = 1; i < h->npairs; i++)
-        if (strcmp(h->pairs[i - 1].key, h->pairs[i].key) == 0)
-            return corrupt(r, "__metadata__ has '%s' twice", show(h->pairs[i].key).text);
-    return FY_STATUS_OK;
+    const char *twice = fyt_pairs_sort(h->npairs, h->pairs);
+    return twice ? corrupt(r, "__metadata__ has '%s' twice", show(twice).text) : FY_STATUS_OK;
 }
 
 static fy_status_t check_cover(reader_t *r, uint64_t data_nbytes)

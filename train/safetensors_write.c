@@ -139,11 +139,6 @@ static int compare_item_names(const void *a, const void *b)
     return strcmp(((const item_t *)a)->name, ((const item_t *)b)->name);
 }
 
-static int compare_pairs(const void *a, const void *b)
-{
-    return strcmp(((const fy_safetensors_pair_t *)a)->key, ((const fy_safetensors_pair_t *)b)->key);
-}
-
 static fy_status_t check_pairs(size_t npairs, fy_safetensors_pair_t *pairs)
 {
     for (size_t i = 0; i < npairs; i++) {
@@ -153,12 +148,9 @@ static fy_status_t check_pairs(size_t npairs, fy_safetensors_pair_t *pairs)
             return FYT_FAIL(INVALID_ARGUMENT,
                             "safetensors_write: key or value of pair %zu is NULL or not UTF-8", i);
     }
-    if (npairs) qsort(pairs, npairs, sizeof *pairs, compare_pairs);
-    for (size_t i = 1; i < npairs; i++)
-        if (strcmp(pairs[i - 1].key, pairs[i].key) == 0)
-            return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: two pairs have the key '%.64s'",
-                            pairs[i].key);
-    return FY_STATUS_OK;
+    const char *twice = fyt_pairs_sort(npairs, pairs);
+    if (!twice) return FY_STATUS_OK;
+    return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: two pairs have the key '%.64s'", twice);
 }
 
 /* After it, item->data is dense, and stays as long as the entry and item->dense do. */
