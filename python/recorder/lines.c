@@ -19,10 +19,7 @@ bool text_reserve(struct text *text, size_t more)
     size_t capacity = text->capacity ? text->capacity : FLUSH_SIZE + 65536;
     while (capacity < text->size + more) capacity *= 2;
     char *data = realloc(text->data, capacity);
-    if (!data) {
-        PyErr_NoMemory();
-        return false;
-    }
+    if (!is_allocated(data)) return false;
     text->data = data;
     text->capacity = capacity;
     return true;
@@ -213,10 +210,7 @@ void clock_run(core_object *core, int engine, struct stream *stream, uint64_t du
 int stream_open(core_object *core)
 {
     struct stream *streams = realloc(core->streams, sizeof *streams * (size_t)(core->nstreams + 2));
-    if (!streams) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!is_allocated(streams)) return -1;
     core->streams = streams;
     streams[++core->nstreams] = (struct stream){ 0 };
     return core->nstreams;
@@ -229,10 +223,7 @@ static bool know_others(core_object *core, struct stream *stream)
     uint64_t *owes = realloc(stream->owes, count * sizeof *owes);
     if (owes) stream->owes = owes;
     uint64_t *ordered = owes ? realloc(stream->ordered, count * sizeof *ordered) : NULL;
-    if (!ordered) {
-        PyErr_NoMemory();
-        return false;
-    }
+    if (!is_allocated(ordered)) return false;
     stream->ordered = ordered;
     memset(owes + old, 0, (count - old) * sizeof *owes);
     memset(ordered + old, 0, (count - old) * sizeof *ordered);

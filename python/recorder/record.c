@@ -26,10 +26,7 @@ static bool push(struct operands *list, PyObject *tensor, storage_object *storag
 {
     if (list->size == list->capacity) {
         struct operand *items = malloc(2 * list->capacity * sizeof *items);
-        if (!items) {
-            PyErr_NoMemory();
-            return false;
-        }
+        if (!is_allocated(items)) return false;
         memcpy(items, list->items, list->size * sizeof *items);
         if (list->items != list->few) free(list->items);
         list->items = items;

@@ -15,6 +15,13 @@
 #include <stdint.h>
 #include <structmember.h>
 
+/* False, with MemoryError: NULL. */
+static inline bool is_allocated(const void *memory)
+{
+    if (!memory) PyErr_NoMemory();
+    return memory != NULL;
+}
+
 /* ---- table.c: a hash table of pointers ---- */
 
 struct table {

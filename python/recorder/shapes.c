@@ -23,10 +23,7 @@ bool shapes_word(struct shapes *shapes, int64_t word)
     if (shapes->size == shapes->capacity) {
         const size_t capacity = shapes->capacity ? 2 * shapes->capacity : 256;
         int64_t *words = realloc(shapes->words, capacity * sizeof *words);
-        if (!words) {
-            PyErr_NoMemory();
-            return false;
-        }
+        if (!is_allocated(words)) return false;
         shapes->words = words;
         shapes->capacity = capacity;
     }
@@ -103,10 +100,7 @@ struct signature *signature_add(core_object *core, const struct shapes *shapes)
 {
     const void *key = key_of(shapes);
     struct signature *made = malloc(sizeof *made + shapes->size * sizeof *made->words);
-    if (!made) {
-        PyErr_NoMemory();
-        return NULL;
-    }
+    if (!is_allocated(made)) return NULL;
     *made = (struct signature){ .size = shapes->size, .next = table_get(&core->signatures, key) };
     memcpy(made->words, shapes->words, shapes->size * sizeof *made->words);
     if (!table_put(&core->signatures, key, made)) {

@@ -67,10 +67,7 @@ static bool reserve_dead(core_object *core)
     const size_t needed = core->storages.count + core->ndead + 1;
     if (needed <= core->dead_capacity) return true;
     storage_object **dead = realloc(core->dead, 2 * needed * sizeof(storage_object *));
-    if (!dead) {
-        PyErr_NoMemory();
-        return false;
-    }
+    if (!is_allocated(dead)) return false;
     core->dead = dead;
     core->dead_capacity = 2 * needed;
     return true;

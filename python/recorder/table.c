@@ -21,10 +21,7 @@ static bool grow(struct table *table)
     const struct table old = *table;
     const size_t capacity = old.capacity ? 2 * old.capacity : 64;
     struct table_slot *slots = calloc(capacity, sizeof *slots);
-    if (!slots) {
-        PyErr_NoMemory();
-        return false;
-    }
+    if (!is_allocated(slots)) return false;
     *table = (struct table){ .slots = slots, .capacity = capacity };
     for (size_t i = 0; i < old.capacity; i++)
         if (old.slots[i].key) (void)table_put(table, old.slots[i].key, old.slots[i].value);
