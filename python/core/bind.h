@@ -45,7 +45,6 @@ union bind_slot {
     fy_pool_point_t point;
     uint8_t u8;
     uint16_t u16;
-    unsigned char bytes[16];
 };
 
 enum bind_role {
@@ -192,6 +191,7 @@ PyObject *bind_view(fy_tensor_t *borrowed);
 fy_tensor_t *bind_view_handle(fy_tensor_t *borrowed);
 /* objects.c */
 extern PyTypeObject *bind_handle_types[], *bind_struct_types[];
+void bind_free(PyObject *object); /* the end of a dealloc */
 /* scalar and dtype_number of ferry/_types.py: for numbers of NumPy, and names of its dtypes */
 extern PyObject *bind_scalar_hook, *bind_dtype_hook;
 const bind_handle *bind_find_handle(const char *name);

@@ -380,13 +380,9 @@ static PyObject *run(struct call *call)
     if (function->lifetime == BIND_FOREVER && !call->context) call->context = list_all(call);
     if (call->context && function->lifetime != BIND_CALL) Py_INCREF(call->context);
     bind_pending = &pending;
-    if (may_keep_gil(call)) {
-        function->thunk(call->slots);
-    } else {
-        PyThreadState *state = PyEval_SaveThread();
-        function->thunk(call->slots);
-        PyEval_RestoreThread(state);
-    }
+    PyThreadState *state = may_keep_gil(call) ? NULL : PyEval_SaveThread();
+    function->thunk(call->slots);
+    if (state) PyEval_RestoreThread(state);
     bind_pending = outer;
     const fy_status_t status = function->is_status ? (fy_status_t)call->slots[0].i32 : FY_STATUS_OK;
     end_taking(call, 1, status == FY_STATUS_OK);

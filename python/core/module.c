@@ -88,21 +88,16 @@ PyObject *core_wrap_of(fy_tensor_t *handle, PyObject *model)
 static void tensor_dealloc(PyObject *object)
 {
     tensor_object *self = (tensor_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     if (self->model) {
         ((bind_handle_object *)self->model)->ntensors--;
         Py_DECREF(self->model);
-    } else if (self->handle && self->frees_slowly) {
-        PyThreadState *state = PyEval_SaveThread();
-        api.fy_tensor_destroy(self->handle);
-        PyEval_RestoreThread(state);
     } else {
+        PyThreadState *state = self->handle && self->frees_slowly ? PyEval_SaveThread() : NULL;
         api.fy_tensor_destroy(self->handle);
+        if (state) PyEval_RestoreThread(state);
     }
     free(self->layout);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(object);
-    Py_DECREF(type);
+    bind_free(object);
 }
 
 static PyObject *get_device(PyObject *self, void *unused)

@@ -20,14 +20,9 @@ static int is_small(const tensor_object *a, const tensor_object *b)
 static PyObject *call(binary_fn fn, const tensor_object *a, const tensor_object *b)
 {
     fy_tensor_t *result = NULL;
-    fy_status_t status;
-    if (is_small(a, b)) {
-        status = fn(a->handle, b->handle, &result);
-    } else {
-        PyThreadState *state = PyEval_SaveThread();
-        status = fn(a->handle, b->handle, &result);
-        PyEval_RestoreThread(state);
-    }
+    PyThreadState *state = is_small(a, b) ? NULL : PyEval_SaveThread();
+    const fy_status_t status = fn(a->handle, b->handle, &result);
+    if (state) PyEval_RestoreThread(state);
     return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
 }
 
@@ -44,9 +39,8 @@ static int is_float(const tensor_object *a) { return a->dtype <= FY_DTYPE_BF16; 
 static PyObject *affine(const tensor_object *a, double scale, double shift)
 {
     fy_tensor_t *result = NULL;
-    fy_status_t status;
     PyThreadState *state = PyEval_SaveThread();
-    status = api.fy_affine(a->handle, scale, shift, &result);
+    const fy_status_t status = api.fy_affine(a->handle, scale, shift, &result);
     PyEval_RestoreThread(state);
     return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
 }
@@ -71,9 +65,8 @@ static tensor_object *scalar(PyObject *number, const tensor_object *like)
     if (value == -1.0 && PyErr_Occurred()) return NULL;
     if (!is_float(like) && PyLong_Check(number) && !is_exact(number, value)) return NULL;
     fy_tensor_t *result = NULL;
-    fy_status_t status;
     PyThreadState *state = PyEval_SaveThread();
-    status = api.fy_full(like->device, like->dtype, 0, NULL, value, &result);
+    const fy_status_t status = api.fy_full(like->device, like->dtype, 0, NULL, value, &result);
     PyEval_RestoreThread(state);
     return (tensor_object *)(status == FY_STATUS_OK ? core_wrap(result) : core_raise(status));
 }
@@ -136,14 +129,10 @@ static PyObject *unary(unary_fn fn, PyObject *self)
 {
     const tensor_object *a = (tensor_object *)self;
     fy_tensor_t *result = NULL;
-    fy_status_t status;
-    if (a->device == api.fy_device_host() && a->nelem <= SMALL / 16) {
-        status = fn(a->handle, &result);
-    } else {
-        PyThreadState *state = PyEval_SaveThread();
-        status = fn(a->handle, &result);
-        PyEval_RestoreThread(state);
-    }
+    const int is_short = a->device == api.fy_device_host() && a->nelem <= SMALL / 16;
+    PyThreadState *state = is_short ? NULL : PyEval_SaveThread();
+    const fy_status_t status = fn(a->handle, &result);
+    if (state) PyEval_RestoreThread(state);
     return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
 }
 

@@ -78,7 +78,7 @@ static int clear_handle(PyObject *object)
     return 0;
 }
 
-static void release(PyObject *self)
+void bind_free(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
@@ -89,7 +89,7 @@ static void dealloc_handle(PyObject *self)
 {
     PyObject_GC_UnTrack(self);
     clear_handle(self);
-    release(self);
+    bind_free(self);
 }
 
 static PyObject *compare_handles(PyObject *a, PyObject *b, int how)
@@ -352,7 +352,7 @@ static void dealloc_struct(PyObject *object)
     clear_struct(object);
     if (!self->parent) PyMem_Free(self->bytes);
     Py_CLEAR(self->parent);
-    release(object);
+    bind_free(object);
 }
 
 static PyTypeObject *make_struct_type(const bind_struct *kind)
