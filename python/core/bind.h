@@ -187,7 +187,6 @@ int bind_append(PyObject *list, const char *text);
 PyObject *bind_get(const bind_type *type, const void *at, int is_borrowed, PyObject *owner,
                    uint64_t count);
 uint64_t bind_get_count(const bind_type *type, const void *at);
-PyObject *bind_view(fy_tensor_t *borrowed);
 fy_tensor_t *bind_view_handle(fy_tensor_t *borrowed);
 /* objects.c */
 extern PyTypeObject *bind_handle_types[], *bind_struct_types[];

@@ -38,12 +38,6 @@ fy_tensor_t *bind_view_handle(fy_tensor_t *borrowed)
     return view;
 }
 
-PyObject *bind_view(fy_tensor_t *borrowed)
-{
-    fy_tensor_t *view = bind_view_handle(borrowed);
-    return view ? core_wrap(view) : NULL;
-}
-
 /* What C made is wrapped to the last element, so that nothing leaks if one fails. */
 static PyObject *get_array(const bind_type *element, const char *bytes, int is_borrowed,
                            PyObject *owner, uint64_t count)
@@ -76,7 +70,9 @@ static PyObject *get_borrowed(fy_tensor_t *tensor, PyObject *owner)
 {
     const bind_handle *model = bind_find_handle("fy_model_t");
     const bind_handle_object *kept = owner ? bind_is_handle(owner, model) : NULL;
-    return kept && !kept->is_borrowed ? core_wrap_of(tensor, owner) : bind_view(tensor);
+    if (kept && !kept->is_borrowed) return core_wrap_of(tensor, owner);
+    fy_tensor_t *view = bind_view_handle(tensor);
+    return view ? core_wrap(view) : NULL;
 }
 
 PyObject *bind_get(const bind_type *type, const void *at, int is_borrowed, PyObject *owner,
