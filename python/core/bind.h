@@ -182,7 +182,8 @@ void bind_put_count(const bind_type *type, void *at, uint64_t count);
 uint32_t bind_size(const bind_type *type);
 /* "a, b" of a list of texts, whose reference it takes; NULL with an exception. */
 PyObject *bind_join(PyObject *list);
-int bind_append(PyObject *list, const char *text);
+/* Takes the reference of `object`; NULL, or a failure: *list becomes NULL, and stays so. */
+int bind_append(PyObject **list, PyObject *object);
 /* get.c */
 PyObject *bind_get(const bind_type *type, const void *at, int is_borrowed, PyObject *owner,
                    uint64_t count);

@@ -29,8 +29,8 @@ static int refuse_call(const bind_function *function, const char *format, PyObje
 {
     PyObject *list = PyList_New(0), *text = PyUnicode_FromFormat(format, name);
     for (int i = 1; list && i < function->nparams; i++)
-        if (is_given(&function->params[i]) && bind_append(list, function->params[i].name) < 0)
-            Py_CLEAR(list);
+        if (is_given(&function->params[i]))
+            bind_append(&list, PyUnicode_FromString(function->params[i].name));
     PyObject *all = list ? bind_join(list) : NULL;
     if (text && all) PyErr_Format(PyExc_TypeError, "%s(%U) %U", function->name, all, text);
     Py_XDECREF(text);
@@ -138,11 +138,10 @@ static PyObject *list_all(const struct call *call)
     for (int is_other = 0; list && is_other < 2; is_other++)
         for (int i = 1; list && i < call->function->nparams; i++) {
             const int is_function = call->function->params[i].type->kind == BIND_FUNCTION;
-            if (call->given[i] && is_function != is_other &&
-                PyList_Append(list, call->given[i]) < 0)
-                Py_CLEAR(list);
+            if (call->given[i] && is_function != is_other)
+                bind_append(&list, Py_NewRef(call->given[i]));
         }
-    if (list && call->place.kept && PyList_Append(list, call->place.kept) < 0) Py_CLEAR(list);
+    if (call->place.kept) bind_append(&list, Py_NewRef(call->place.kept));
     return list;
 }
 
@@ -155,12 +154,11 @@ static PyObject *list_needed(const struct call *call)
         const enum bind_kind kind = call->function->params[i].type->kind;
         const int is_needed = kind == BIND_HANDLE || kind == BIND_POINTER || kind == BIND_STRUCT ||
                               kind == BIND_ARRAY;
-        if (call->given[i] && is_needed && PyList_Append(list, call->given[i]) < 0) Py_CLEAR(list);
+        if (call->given[i] && is_needed) bind_append(&list, Py_NewRef(call->given[i]));
     }
     for (Py_ssize_t i = 0; list && call->place.kept && i < PyList_Size(call->place.kept); i++) {
         PyObject *kept = PyList_GetItem(call->place.kept, i);
-        if (!PyBytes_Check(kept) && !PyMemoryView_Check(kept) && PyList_Append(list, kept) < 0)
-            Py_CLEAR(list);
+        if (!PyBytes_Check(kept) && !PyMemoryView_Check(kept)) bind_append(&list, Py_NewRef(kept));
     }
     return list;
 }

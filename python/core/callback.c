@@ -66,9 +66,7 @@ static PyObject *arguments(const bind_callback *callback, union bind_slot *slots
         if (param->count)
             count = bind_get_count(callback->params[param->count].type, &slots[param->count]);
         if (param->length) count = param->length(slots);
-        PyObject *value = bind_get(param->type, &slots[i], 1, NULL, count);
-        if (!value || PyList_Append(list, value) < 0) Py_CLEAR(list);
-        Py_XDECREF(value);
+        bind_append(&list, bind_get(param->type, &slots[i], 1, NULL, count));
     }
     PyObject *tuple = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(list);

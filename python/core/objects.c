@@ -296,7 +296,7 @@ static const bind_field *find_field(const bind_struct *kind, PyObject *name)
     }
     PyObject *list = PyList_New(0);
     for (int i = 0; list && i < kind->nfields; i++)
-        if (kind->fields[i].name && bind_append(list, kind->fields[i].name) < 0) Py_CLEAR(list);
+        if (kind->fields[i].name) bind_append(&list, PyUnicode_FromString(kind->fields[i].name));
     PyObject *known = list ? bind_join(list) : NULL;
     if (known)
         PyErr_Format(PyExc_TypeError, "%s has no field %R; it has: %U", kind->name, name, known);
@@ -378,7 +378,7 @@ static PyTypeObject *make_struct_type(const bind_struct *kind)
         if (!field->name) continue;
         attributes[count++] =
             (PyGetSetDef){ field->name, get_field, set_field, .closure = (void *)(uintptr_t)field };
-        status = bind_append(names, field->name);
+        status = bind_append(&names, PyUnicode_FromString(field->name));
     }
     if (status == 0) type = PyType_FromSpec(&spec);
     if (type && PyObject_SetAttrString(type, "_fields_", names) < 0) Py_CLEAR(type);
@@ -417,7 +417,7 @@ int bind_add_types(PyObject *dict)
                                         : PyLong_FromLongLong(c->value));
     }
     for (int i = 0; status == 0 && i < bind_nfunctions; i++) {
-        status = bind_append(names, bind_functions[i].name);
+        status = bind_append(&names, PyUnicode_FromString(bind_functions[i].name));
         if (status == 0)
             status = add_new(dict, bind_functions[i].name,
                              PyCFunction_NewEx(&bind_methods[i], NULL, module));

@@ -34,12 +34,11 @@ static int append(PyObject **list, PyObject *object)
     return status;
 }
 
-int bind_append(PyObject *list, const char *text)
+int bind_append(PyObject **list, PyObject *object)
 {
-    PyObject *object = PyUnicode_FromString(text);
-    const int status = object ? PyList_Append(list, object) : -1;
+    if (*list && (!object || PyList_Append(*list, object) < 0)) Py_CLEAR(*list);
     Py_XDECREF(object);
-    return status;
+    return *list ? 0 : -1;
 }
 
 PyObject *bind_join(PyObject *list)
@@ -209,7 +208,7 @@ static int put_enum(const bind_type *type, void *at, PyObject *value, struct bin
     }
     PyObject *list = PyList_New(0);
     for (int i = 0; list && known->names[i]; i++)
-        if (bind_append(list, known->names[i]) < 0) Py_CLEAR(list);
+        bind_append(&list, PyUnicode_FromString(known->names[i]));
     PyObject *names = list ? bind_join(list) : NULL;
     if (names) bind_refuse(place, PyExc_ValueError, "is %R, which is not one of: %U", value, names);
     Py_XDECREF(names);
