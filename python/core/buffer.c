@@ -50,26 +50,17 @@ int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
                                    is_writing ? FY_ACCESS_READ_WRITE : FY_ACCESS_READ, &data);
     }
     view->obj = NULL;
-    if (status != FY_STATUS_OK) {
-        core_raise(status);
-        return -1;
-    }
-    if (!format) {
-        core_refuse(FY_STATUS_DTYPE_MISMATCH,
-                    "Python's buffers have no bf16\nConvert it: ferry.cast(t, \"f32\")");
-        return -1;
-    }
-    if (!has_layout(&info, flags)) {
-        PyErr_SetString(
+    if (status != FY_STATUS_OK) return core_failed(core_raise(status));
+    if (!format)
+        return core_failed(
+            core_refuse(FY_STATUS_DTYPE_MISMATCH,
+                        "Python's buffers have no bf16\nConvert it: ferry.cast(t, \"f32\")"));
+    if (!has_layout(&info, flags))
+        return core_failed(PyErr_Format(
             PyExc_BufferError,
-            "the consumer needs contiguous bytes, and the tensor's are in another order");
-        return -1;
-    }
+            "the consumer needs contiguous bytes, and the tensor's are in another order"));
     Py_ssize_t *layout = PyMem_Malloc(sizeof *layout * 2 * FY_MAX_RANK);
-    if (!layout) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!layout) return core_failed(PyErr_NoMemory());
     const Py_ssize_t itemsize = (Py_ssize_t)api.fy_dtype_size(info.dtype);
     for (int i = 0; i < info.rank; i++) {
         layout[i] = (Py_ssize_t)info.dims[i];

@@ -142,11 +142,9 @@ static int put_results(const bind_callback *callback, union bind_slot *slots, Py
     Py_ssize_t count = 0, k = 0;
     int status = 0;
     for (int i = 1; i < callback->nparams; i++) count += callback->params[i].role == BIND_OUT;
-    if (count > 1 && (!PyTuple_Check(result) || PyTuple_Size(result) != count)) {
-        PyErr_Format(PyExc_TypeError, "%s: the function returns a tuple of %zd", callback->name,
-                     count);
-        return -1;
-    }
+    if (count > 1 && (!PyTuple_Check(result) || PyTuple_Size(result) != count))
+        return core_failed(PyErr_Format(PyExc_TypeError, "%s: the function returns a tuple of %zd",
+                                        callback->name, count));
     for (int i = 1; status == 0 && i < callback->nparams; i++) {
         if (callback->params[i].role != BIND_OUT) continue;
         PyObject *value = count > 1 ? PyTuple_GetItem(result, k++) : result;

@@ -29,6 +29,8 @@ typedef struct {
 PyObject *core_raise(fy_status_t status);
 /* Sets the exception of `status` with a text of the binding, and returns NULL. */
 PyObject *core_refuse(fy_status_t status, const char *text);
+/* -1, beside the exception that is set: core_failed(core_raise(status)). */
+static inline int core_failed(PyObject *null) { return null ? 0 : -1; }
 /* The status of an exception that is a ferry.Error; else 0. */
 int core_status(PyObject *exception);
 /* A ferry.Tensor that owns `handle`; on failure the handle is destroyed. */

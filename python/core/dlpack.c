@@ -16,10 +16,7 @@ static int query_read_only(const tensor_object *tensor, fy_tensor_info_t *out_in
 {
     *out_info = (fy_tensor_info_t)FY_TENSOR_INFO_INIT;
     const fy_status_t status = api.fy_tensor_query(tensor->handle, out_info);
-    if (status != FY_STATUS_OK) {
-        core_raise(status);
-        return -1;
-    }
+    if (status != FY_STATUS_OK) return core_failed(core_raise(status));
     int repeats = 0;
     for (int i = 0; i < out_info->rank; i++)
         repeats |= out_info->dims[i] > 1 && out_info->strides[i] == 0;
@@ -190,8 +187,7 @@ static int export_object(void *object, fy_tensor_info_t *out_info, DLManagedTens
     const int fixed = tensor ? query_read_only(tensor, out_info) : -1;
     if (fixed < 0) return -1;
     const fy_status_t status = export_tensor(tensor, fixed, NULL, out);
-    if (status != FY_STATUS_OK) core_raise(status);
-    return status == FY_STATUS_OK ? 0 : -1;
+    return status == FY_STATUS_OK ? 0 : core_failed(core_raise(status));
 }
 
 static int managed_from_object(void *object, DLManagedTensorVersioned **out)
@@ -251,10 +247,7 @@ static int borrow_from_object(void *object, DLTensor *out)
     if (!tensor->layout) tensor->layout = malloc(2 * FY_MAX_RANK * sizeof *tensor->layout);
     *out = managed->dl_tensor;
     managed->deleter(managed); /* the object keeps the bytes */
-    if (!tensor->layout) {
-        PyErr_NoMemory();
-        return -1;
-    }
+    if (!tensor->layout) return core_failed(PyErr_NoMemory());
     memcpy(tensor->layout, info.dims, sizeof info.dims);
     memcpy(tensor->layout + FY_MAX_RANK, info.strides, sizeof info.strides);
     out->shape = tensor->layout;

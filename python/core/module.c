@@ -333,10 +333,9 @@ static PyMethodDef functions[] = {
  * one runs this; a second import in the first one gets the same type. */
 static int fill_module(PyObject *module)
 {
-    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
-        PyErr_SetString(PyExc_ImportError, "ferry does not support subinterpreters");
-        return -1;
-    }
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0)
+        return core_failed(
+            PyErr_Format(PyExc_ImportError, "ferry does not support subinterpreters"));
     if (!tensor_base) {
         PyObject *type = make_tensor_base();
         if (!type || core_add_exchange_table(type) < 0) {

@@ -317,10 +317,8 @@ static PyObject *make_struct(PyTypeObject *type, PyObject *args, PyObject *keywo
     for (int i = 0; status == 0 && i < kind->nfields && given < PyTuple_Size(args); i++)
         if (kind->fields[i].name && kind->fields[i].count != -2)
             status = bind_set_field(self, &kind->fields[i], PyTuple_GetItem(args, given++));
-    if (status == 0 && given < PyTuple_Size(args)) {
-        PyErr_Format(PyExc_TypeError, "%s has %zd fields", kind->name, given);
-        status = -1;
-    }
+    if (status == 0 && given < PyTuple_Size(args))
+        status = core_failed(PyErr_Format(PyExc_TypeError, "%s has %zd fields", kind->name, given));
     while (status == 0 && keywords && PyDict_Next(keywords, &position, &name, &value)) {
         const bind_field *field = find_field(kind, name);
         status = field ? bind_set_field(self, field, value) : -1;

@@ -328,8 +328,8 @@ static int put_fields(bind_struct_object *object, PyObject *values)
         if (bind_set_field(object, field, PyTuple_GetItem(values, given++)) < 0) return -1;
     }
     if (given == most) return 0;
-    PyErr_Format(PyExc_ValueError, "%s has %zd fields, not %zd", object->kind->name, given, most);
-    return -1;
+    return core_failed(PyErr_Format(PyExc_ValueError, "%s has %zd fields, not %zd",
+                                    object->kind->name, given, most));
 }
 
 static int check_pointers(const bind_struct_object *object, const struct bind_place *place);
