@@ -184,10 +184,8 @@ class Model(Handle):
     @classmethod
     def open(cls, device: Union[Device, str], name: str, **options: Any) -> "Model":
         """A known model: "lenet", "resnet18", "gpt", ... (Model.names())."""
-        model = cls.__new__(cls)
         chosen = _c.fy_model_options_t(**options)
-        model._as_parameter_ = _c.fy_model_open(as_device(device), name, chosen)
-        return model
+        return cls._of(_c.fy_model_open(as_device(device), name, chosen))
 
     @staticmethod
     def names() -> List[str]:
@@ -222,22 +220,19 @@ class Model(Handle):
 
     def parameters(self) -> Dict[str, Tensor]:
         """The parameters by name, as tapes watch them. Those of convolutions are O, H, W, I."""
-        return self._named(_c.fy_model_param, self._info().nparams, "value")
+        return self._named(_c.fy_model_param, _c.fy_model_query(self).nparams, "value")
 
     def gradients(self) -> Dict[str, Tensor]:
         """Their gradients."""
-        return self._named(_c.fy_model_param, self._info().nparams, "grad")
+        return self._named(_c.fy_model_param, _c.fy_model_query(self).nparams, "grad")
 
     def buffers(self) -> Dict[str, Tensor]:
         """The buffers: running statistics."""
-        return self._named(_c.fy_model_buffer, self._info().nbuffers, "value")
-
-    def _info(self) -> Any:
-        return _c.fy_model_query(self)
+        return self._named(_c.fy_model_buffer, _c.fy_model_query(self).nbuffers, "value")
 
     def info(self) -> Dict[str, Any]:
         """name, device, params, nparams, nbytes, macs, out_dims, is_training, ..."""
-        info = self._info()
+        info = _c.fy_model_query(self)
         facts = {k: v for k, v in plain(info).items() if k not in ("values", "grads", "buffers")}
         facts.pop("rng")
         facts["out_dims"] = facts["out_dims"][: info.out_rank]
@@ -420,13 +415,10 @@ class Optimizer(Handle):
         """Updates all parameters. Light."""
         _c.fy_optimizer_step(self)
 
-    def _get(self) -> Any:
-        return _c.fy_optimizer_get(self)
-
     @property
     def lr(self) -> float:
         """The learning rate; setting it is one light request, from the next step on."""
-        return self._get().lr
+        return _c.fy_optimizer_get(self).lr
 
     @lr.setter
     def lr(self, value: float) -> None:
@@ -434,7 +426,7 @@ class Optimizer(Handle):
 
     def options(self) -> Dict[str, Any]:
         """All values as they are now."""
-        facts = plain(self._get())
+        facts = plain(_c.fy_optimizer_get(self))
         facts["kind"] = _c.fy_optimizer_name(facts["kind"])
         return {k: v for k, v in facts.items() if k not in ("groups", "ngroups", "loss_scaling")}
 
