@@ -38,33 +38,31 @@ fy_status_t fyt_shards_make(fyt_pieces_t *p)
     return FY_STATUS_OK;
 }
 
+/* Between host tensors, from byte `from` to byte `to`. */
+static fy_status_t copy_bytes(fy_tensor_t *dst, size_t to, fy_tensor_t *src, size_t from,
+                              size_t nbytes)
+{
+    void *dst_data, *src_data;
+    FY_TRY(fy_tensor_map(dst, FY_ACCESS_WRITE, &dst_data));
+    FY_TRY(fy_tensor_map(src, FY_ACCESS_READ, &src_data));
+    if (nbytes) memcpy((char *)dst_data + to, (const char *)src_data + from, nbytes);
+    return FY_STATUS_OK;
+}
+
 /* The parts of all ranges, one behind the other. */
 static fy_status_t join(const fyt_pieces_t *p, size_t state, fy_tensor_t **out_part)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     const int64_t length = (int64_t)p->ranges->nelem;
-    void *to, *from;
     size_t at = 0;
     FY_TRY(fy_tensor_query(p->host[block_of(p, 0, state)], &info));
     FY_TRY(fy_tensor_create(fy_device_host(), info.dtype, 1, &length, out_part));
-    FY_TRY(fy_tensor_map(*out_part, FY_ACCESS_WRITE, &to));
     for (size_t i = 0; i < p->ranges->count; i++) {
-        FY_TRY(fy_tensor_query(p->host[block_of(p, i, state)], &info));
-        FY_TRY(fy_tensor_map(p->host[block_of(p, i, state)], FY_ACCESS_READ, &from));
-        if (info.nbytes) memcpy((char *)to + at, from, info.nbytes);
+        fy_tensor_t *part = p->host[block_of(p, i, state)];
+        FY_TRY(fy_tensor_query(part, &info));
+        FY_TRY(copy_bytes(*out_part, at, part, 0, info.nbytes));
         at += info.nbytes;
     }
-    return FY_STATUS_OK;
-}
-
-static fy_status_t copy_counter(fy_tensor_t *dst, fy_tensor_t *src)
-{
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    void *to, *from;
-    FY_TRY(fy_tensor_query(src, &info));
-    FY_TRY(fy_tensor_map(dst, FY_ACCESS_WRITE, &to));
-    FY_TRY(fy_tensor_map(src, FY_ACCESS_READ, &from));
-    memcpy(to, from, info.nbytes);
     return FY_STATUS_OK;
 }
 
@@ -74,7 +72,8 @@ static fy_status_t collect_state(fyt_pieces_t *p, size_t state, const fyt_collec
     fy_tensor_t *first = p->host[block_of(p, 0, state)], *part;
     FY_TRY(fy_tensor_query(first, &info));
     if (is_counter(&info))
-        return collect->is_writer ? copy_counter(p->whole[state], first) : FY_STATUS_OK;
+        return collect->is_writer ? copy_bytes(p->whole[state], 0, first, 0, info.nbytes)
+                                  : FY_STATUS_OK;
     FY_TRY(join(p, state, &part));
     return collect->collect(collect->user, part, collect->is_writer ? p->whole[state] : NULL);
 }
@@ -89,15 +88,13 @@ fy_status_t fyt_shards_collect(fyt_pieces_t *p, const fyt_collect_t *collect)
 
 static fy_status_t divide_state(fyt_pieces_t *p, size_t state)
 {
-    void *from, *to;
     for (size_t i = 0; i < p->ranges->count; i++) {
         fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
         fy_tensor_t *part = p->host[block_of(p, i, state)];
         FY_TRY(fy_tensor_query(part, &info));
-        FY_TRY(fy_tensor_map(p->whole[state], FY_ACCESS_READ, &from));
-        FY_TRY(fy_tensor_map(part, FY_ACCESS_WRITE, &to));
         const size_t begin = is_counter(&info) ? 0 : (size_t)p->ranges->list[i].begin;
-        if (info.nbytes) memcpy(to, (char *)from + begin * fy_dtype_size(info.dtype), info.nbytes);
+        FY_TRY(
+            copy_bytes(part, 0, p->whole[state], begin * fy_dtype_size(info.dtype), info.nbytes));
     }
     return FY_STATUS_OK;
 }

@@ -126,7 +126,7 @@ static fy_status_t read_dtype(reader_t *r, fy_safetensors_info_t *info)
                    show(text).text);
 }
 
-/* Behind a list's or an object's begin: 0: it is empty, and `closer` is taken. */
+/* After the first byte of a list or an object. 0: it is empty, and `closer` was taken. */
 static int has_first(reader_t *r, char closer)
 {
     if (fy__json_peek(&r->json) != closer) return 1;
