@@ -68,16 +68,14 @@ int cmd_advise(int argc, char **argv)
                             .print_more = show_rules };
     const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (!settings.file) {
-        fprintf(stderr, "ferry: which file? 'ferry advise FILE'; --record FILE of other commands "
-                        "makes FILE\n");
-        return STATUS_USAGE;
-    }
-    if (settings.rule && !rule_named(settings.rule)) {
-        fprintf(stderr, "ferry: --rule: there is no rule '%s'; 'ferry advise --help' lists them\n",
-                settings.rule);
-        return STATUS_USAGE;
-    }
+    if (!settings.file)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "which file? 'ferry advise FILE'; --record FILE of other commands "
+                           "makes FILE\n");
+    if (settings.rule && !rule_named(settings.rule))
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "--rule: there is no rule '%s'; 'ferry advise --help' lists them\n",
+                           settings.rule);
     settings.name = settings.file;
     return advise_run(&settings);
 }

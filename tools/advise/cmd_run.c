@@ -92,13 +92,12 @@ static fy_status_t clear_file(const settings_t *settings)
 
 static int print_advice(const settings_t *settings, const char *path, const char *program)
 {
-    if (!has_events(path)) {
-        fprintf(stderr,
-                "ferry: %s recorded nothing: it does not use Ferry, records to another file, or "
-                "FERRY_RECORD does not reach it\n",
-                program);
-        return STATUS_FAILED;
-    }
+    if (!has_events(path))
+        return TOOL_REFUSE(
+            STATUS_FAILED,
+            "%s recorded nothing: it does not use Ferry, records to another file, or "
+            "FERRY_RECORD does not reach it\n",
+            program);
     return advise_run(&(advise_options_t){
         .file = path, .name = program, .all = settings->all, .prove = settings->prove });
 }
@@ -148,14 +147,11 @@ int cmd_run(int argc, char **argv)
     int count;
     const parse_result_t parsed = options_parse_front(&usage, argc, argv, &count);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (count == argc) {
-        fprintf(stderr, "ferry: run which program? 'ferry run --advise CMD ARGS'\n");
-        return STATUS_USAGE;
-    }
-    if (!settings.advise && (!settings.record || settings.prove || settings.all)) {
-        fprintf(stderr, "ferry: run: for what? --advise prints advice, --record FILE keeps the "
-                        "events\n");
-        return STATUS_USAGE;
-    }
+    if (count == argc)
+        return TOOL_REFUSE(STATUS_USAGE, "run which program? 'ferry run --advise CMD ARGS'\n");
+    if (!settings.advise && (!settings.record || settings.prove || settings.all))
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "run: for what? --advise prints advice, --record FILE keeps the "
+                           "events\n");
     return run_recorded(&settings, argv + count);
 }

@@ -456,11 +456,9 @@ int bench_alloc(int argc, char **argv)
                             "ferry bench alloc --quick --device sim:0\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (chosen.min_nbytes > chosen.max_nbytes) {
-        fprintf(stderr, "ferry: --min-bytes %lld is more than --max-bytes %lld\n",
-                (long long)chosen.min_nbytes, (long long)chosen.max_nbytes);
-        return STATUS_USAGE;
-    }
+    if (chosen.min_nbytes > chosen.max_nbytes)
+        return TOOL_REFUSE(STATUS_USAGE, "--min-bytes %lld is more than --max-bytes %lld\n",
+                           (long long)chosen.min_nbytes, (long long)chosen.max_nbytes);
     if (chosen.quick) chosen.effort = (effort_t){ 3, 1 };
 
     session_t session;

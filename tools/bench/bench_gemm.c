@@ -135,11 +135,9 @@ int bench_gemm(int argc, char **argv)
     };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (smallest > largest) {
-        fprintf(stderr, "ferry: --min-size %lld is larger than --max-size %lld\n",
-                (long long)smallest, (long long)largest);
-        return STATUS_USAGE;
-    }
+    if (smallest > largest)
+        return TOOL_REFUSE(STATUS_USAGE, "--min-size %lld is larger than --max-size %lld\n",
+                           (long long)smallest, (long long)largest);
 
     session_t session;
     product_t products[MAX_SIZES] = { { .raw_a = NULL } };

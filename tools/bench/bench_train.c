@@ -216,11 +216,9 @@ int bench_train(int argc, char **argv)
     train_case_t rows[MOST_CASES];
     size_t count = choose(prefix, small_cases, SMALL_CASES, rows);
     count += choose(prefix, image_steps, IMAGE_STEPS, rows + count);
-    if (layers ? !bench_layers_has(prefix) : !count) {
-        fprintf(stderr, "ferry: no %s is called '%s...'; without --case all are timed\n",
-                layers ? "model with layers" : "step", prefix);
-        return STATUS_USAGE;
-    }
+    if (layers ? !bench_layers_has(prefix) : !count)
+        return TOOL_REFUSE(STATUS_USAGE, "no %s is called '%s...'; without --case all are timed\n",
+                           layers ? "model with layers" : "step", prefix);
     bench_case_t *cases = tool_alloc(count * sizeof *cases);
     fy_status_t status = session_begin(&session, &common, usage.command, "bench", "train");
     if (status == FY_STATUS_OK)

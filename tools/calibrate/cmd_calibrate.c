@@ -181,11 +181,10 @@ static const char *refuse(const request_t *request, const char *device)
 static int choose_device(const char **asked)
 {
     fy_device_t *found = NULL;
-    if (strcmp(*asked, "host") == 0) {
-        fprintf(stderr, "ferry: calibrate: the host is no device with a profile; --host measures "
-                        "this machine's host part\n");
-        return STATUS_USAGE;
-    }
+    if (strcmp(*asked, "host") == 0)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "calibrate: the host is no device with a profile; --host measures "
+                           "this machine's host part\n");
     if (strcmp(*asked, "auto") != 0) return STATUS_OK;
     *asked = "cuda:0";
     const fy_status_t status = fy_device_open(*asked, &found);
@@ -233,10 +232,7 @@ int cmd_calibrate(int argc, char **argv)
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (named) common.device = named;
     const char *wrong = refuse(&request, common.device);
-    if (wrong) {
-        fprintf(stderr, "ferry: calibrate: %s\n", wrong);
-        return STATUS_USAGE;
-    }
+    if (wrong) return TOOL_REFUSE(STATUS_USAGE, "calibrate: %s\n", wrong);
     if (!request.base) request.base = "h200";
 
     char spec[600];

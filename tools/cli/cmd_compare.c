@@ -225,10 +225,7 @@ int cmd_compare(int argc, char **argv)
     while (nfiles < 2 && argc > nfiles + 1 && argv[nfiles + 1][0] != '-') nfiles++;
     const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (nfiles < 2) {
-        fprintf(stderr, "ferry: compare: two files are needed\n");
-        return STATUS_USAGE;
-    }
+    if (nfiles < 2) return TOOL_REFUSE(STATUS_USAGE, "compare: two files are needed\n");
     document_t documents[2] = { { .path = argv[1] }, { .path = argv[2] } };
     c.sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     fy_status_t status = compare(&c, documents);

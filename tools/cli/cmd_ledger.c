@@ -250,15 +250,13 @@ int cmd_ledger(int argc, char **argv)
     while (nfiles + 1 < argc && strncmp(argv[nfiles + 1], "--", 2) != 0) nfiles++;
     const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (!nfiles) {
-        fprintf(stderr, "ferry: which file? 'ferry ledger FILE'; --record FILE makes one\n");
-        return STATUS_USAGE;
-    }
-    if (prints_events && (json || format != TEXT || nfiles > 1)) {
-        fprintf(stderr, "ferry: --events prints text, of one file; as JSON the events are the file "
-                        "itself, so leave --json, --format and other files out\n");
-        return STATUS_USAGE;
-    }
+    if (!nfiles)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "which file? 'ferry ledger FILE'; --record FILE makes one\n");
+    if (prints_events && (json || format != TEXT || nfiles > 1))
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "--events prints text, of one file; as JSON the events are the file "
+                           "itself, so leave --json, --format and other files out\n");
     reading_t *readings = tool_alloc((size_t)nfiles * sizeof *readings);
     for (int i = 0; i < nfiles; i++)
         readings[i] = (reading_t){

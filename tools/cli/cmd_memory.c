@@ -217,16 +217,13 @@ int cmd_memory(int argc, char **argv)
     const char *path;
     const parse_result_t parsed = options_parse_named(&usage, argc, argv, &path);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (!path) {
-        fprintf(stderr,
-                "ferry: which file? 'ferry memory FILE.json'; --snapshot FILE.json makes one\n");
-        return STATUS_USAGE;
-    }
-    if ((format == PYTORCH) != (out != NULL) || (out && (svg || json))) {
-        fprintf(stderr, "ferry: --format pytorch and --out FILE.pickle belong together, without "
-                        "--svg and --json\n");
-        return STATUS_USAGE;
-    }
+    if (!path)
+        return TOOL_REFUSE(
+            STATUS_USAGE, "which file? 'ferry memory FILE.json'; --snapshot FILE.json makes one\n");
+    if ((format == PYTORCH) != (out != NULL) || (out && (svg || json)))
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "--format pytorch and --out FILE.pickle belong together, without "
+                           "--svg and --json\n");
     if (out) return finish(memory_pytorch_write(path, out));
     snapshot_file_t file;
     fy_status_t status = snapshot_file_open(path, &file);

@@ -352,52 +352,38 @@ int cmd_plan(int argc, char **argv)
     request.model = find_model(name);
     if (!request.model) return STATUS_USAGE;
     request.user.model = name;
-    if (request.explain && (request.model->step != model_plan_step || request.user.inference)) {
-        fprintf(stderr, "ferry: plan: --explain is of the training steps of models\n");
-        return STATUS_USAGE;
-    }
-    if (request.user.inference && request.model->step != model_plan_step) {
-        fprintf(stderr, "ferry: plan: --inference is of models; %s has no forward pass\n",
-                request.model->name);
-        return STATUS_USAGE;
-    }
+    if (request.explain && (request.model->step != model_plan_step || request.user.inference))
+        return TOOL_REFUSE(STATUS_USAGE, "plan: --explain is of the training steps of models\n");
+    if (request.user.inference && request.model->step != model_plan_step)
+        return TOOL_REFUSE(STATUS_USAGE, "plan: --inference is of models; %s has no forward pass\n",
+                           request.model->name);
     if (!ranks_check("plan", &request.ranks, &request.cluster)) return STATUS_USAGE;
-    if (request.ranks.ranks && (request.model->step != model_plan_step || request.user.inference)) {
-        fprintf(stderr, "ferry: plan: --ranks is of the training steps of models\n");
-        return STATUS_USAGE;
-    }
+    if (request.ranks.ranks && (request.model->step != model_plan_step || request.user.inference))
+        return TOOL_REFUSE(STATUS_USAGE, "plan: --ranks is of the training steps of models\n");
     request.memory = &memory;
     if (!train_read_recompute("plan", recompute, &memory, &request.is_auto)) return STATUS_USAGE;
     request.has_ways = (!recompute || request.is_auto) && !offload && !request.user.inference &&
                        request.model->step == model_plan_step;
-    if (request.explain && offload > 1) {
-        fprintf(stderr, "ferry: plan: --explain is of a recorded step, which cannot wait for "
-                        "--offload\n");
-        return STATUS_USAGE;
-    }
-    if (request.is_auto && offload) {
-        fprintf(stderr, "ferry: plan: --recompute auto chooses whether to offload\n");
-        return STATUS_USAGE;
-    }
+    if (request.explain && offload > 1)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "plan: --explain is of a recorded step, which cannot wait for "
+                           "--offload\n");
+    if (request.is_auto && offload)
+        return TOOL_REFUSE(STATUS_USAGE, "plan: --recompute auto chooses whether to offload\n");
     memory.drop_bias = drop_bias;
-    if ((request.user.precision || drop_bias) && request.model->step != model_plan_step) {
-        fprintf(stderr, "ferry: plan: --precision and --drop-bias are of models\n");
-        return STATUS_USAGE;
-    }
+    if ((request.user.precision || drop_bias) && request.model->step != model_plan_step)
+        return TOOL_REFUSE(STATUS_USAGE, "plan: --precision and --drop-bias are of models\n");
     memory.offload = (int)offload;
     if ((recompute || offload) &&
-        (request.model->step != model_plan_step || request.user.inference)) {
-        fprintf(stderr,
-                "ferry: plan: --recompute and --offload are of the training steps of models\n");
-        return STATUS_USAGE;
-    }
-    if (strncmp(common.device, "sim", 3) != 0) {
-        fprintf(stderr,
-                "ferry: plan: --device %s is no simulated device; describe the one you mean, such "
-                "as 'sim:0?profile=h200&limit=80GiB'\n",
-                common.device);
-        return STATUS_USAGE;
-    }
+        (request.model->step != model_plan_step || request.user.inference))
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "plan: --recompute and --offload are of the training steps of models\n");
+    if (strncmp(common.device, "sim", 3) != 0)
+        return TOOL_REFUSE(
+            STATUS_USAGE,
+            "plan: --device %s is no simulated device; describe the one you mean, such "
+            "as 'sim:0?profile=h200&limit=80GiB'\n",
+            common.device);
     session_t session;
     fy_plan_t plan = FY_PLAN_INIT;
     fy_status_t status =

@@ -192,7 +192,6 @@ int main(int argc, char **argv)
     const int status = run(argc, argv);
     const bool is_lost = fflush(stdout) != 0 || ferror(stdout);
     if (!is_lost || status != STATUS_OK) return status;
-    fprintf(stderr, "ferry: IO: cannot write to standard output: %s\n",
-            strerror(output ? lost_errno : errno));
-    return STATUS_FAILED;
+    return TOOL_REFUSE(STATUS_FAILED, "IO: cannot write to standard output: %s\n",
+                       strerror(output ? lost_errno : errno));
 }

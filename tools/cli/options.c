@@ -110,11 +110,9 @@ static bool read_int(const option_t *option, const char *text)
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (end == text || *end || errno || value < option->min || value > option->max) {
-        fprintf(stderr, "ferry: --%s: '%s' is not an integer from %" PRId64 " to %" PRId64 "\n",
-                option->name, text, option->min, option->max);
-        return false;
-    }
+    if (end == text || *end || errno || value < option->min || value > option->max)
+        return TOOL_REFUSE(false, "--%s: '%s' is not an integer from %" PRId64 " to %" PRId64 "\n",
+                           option->name, text, option->min, option->max);
     *(int64_t *)option->value = value;
     return true;
 }
@@ -123,11 +121,9 @@ static bool read_real(const option_t *option, const char *text)
 {
     char *end;
     const double value = strtod(text, &end);
-    if (end == text || *end || !(value >= (double)option->min && value <= (double)option->max)) {
-        fprintf(stderr, "ferry: --%s: '%s' is not a number from %" PRId64 " to %" PRId64 "\n",
-                option->name, text, option->min, option->max);
-        return false;
-    }
+    if (end == text || *end || !(value >= (double)option->min && value <= (double)option->max))
+        return TOOL_REFUSE(false, "--%s: '%s' is not a number from %" PRId64 " to %" PRId64 "\n",
+                           option->name, text, option->min, option->max);
     *(double *)option->value = value;
     return true;
 }
@@ -137,11 +133,10 @@ static bool read_share(const option_t *option, const char *text)
     char *end;
     const double number = strtod(text, &end), value = *end == '%' ? number / 100 : number;
     const bool is_whole = end != text && !end[*end == '%'];
-    if (!is_whole || !(value > (double)option->min && value <= (double)option->max)) {
-        fprintf(stderr, "ferry: --%s: '%s' is not a share above %" PRId64 "%% to %" PRId64 "%%\n",
-                option->name, text, 100 * option->min, 100 * option->max);
-        return false;
-    }
+    if (!is_whole || !(value > (double)option->min && value <= (double)option->max))
+        return TOOL_REFUSE(false,
+                           "--%s: '%s' is not a share above %" PRId64 "%% to %" PRId64 "%%\n",
+                           option->name, text, 100 * option->min, 100 * option->max);
     *(double *)option->value = value;
     return true;
 }
@@ -175,9 +170,8 @@ static bool read_bytes(const option_t *option, const char *text)
     char least[32], most[32];
     write_number(option, option->min, least, sizeof least);
     write_number(option, option->max, most, sizeof most);
-    fprintf(stderr, "ferry: --%s: '%s' is not a size from %s to %s, such as 4096 or 64KiB\n",
-            option->name, text, least, most);
-    return false;
+    return TOOL_REFUSE(false, "--%s: '%s' is not a size from %s to %s, such as 4096 or 64KiB\n",
+                       option->name, text, least, most);
 }
 
 static bool read_choice(const option_t *option, const char *text)
@@ -191,8 +185,7 @@ static bool read_choice(const option_t *option, const char *text)
             return true;
         }
     }
-    fprintf(stderr, "ferry: --%s: '%s' is none of %s\n", option->name, text, option->arg);
-    return false;
+    return TOOL_REFUSE(false, "--%s: '%s' is none of %s\n", option->name, text, option->arg);
 }
 
 static bool read_value(const option_t *option, const char *text)
@@ -202,16 +195,11 @@ static bool read_value(const option_t *option, const char *text)
     if (option->kind == OPTION_SHARE) return read_share(option, text);
     if (option->kind == OPTION_BYTES) return read_bytes(option, text);
     if (option->kind == OPTION_CHOICE) return read_choice(option, text);
-    if (!*text) {
-        fprintf(stderr, "ferry: --%s: the argument is empty\n", option->name);
-        return false;
-    }
+    if (!*text) return TOOL_REFUSE(false, "--%s: the argument is empty\n", option->name);
     size_t length = strlen(text);
-    if (option->kind == OPTION_SVG && (length < 5 || strcmp(text + length - 4, ".svg") != 0)) {
-        fprintf(stderr, "ferry: --%s: '%s' does not end in .svg, and SVG is all there is\n",
-                option->name, text);
-        return false;
-    }
+    if (option->kind == OPTION_SVG && (length < 5 || strcmp(text + length - 4, ".svg") != 0))
+        return TOOL_REFUSE(false, "--%s: '%s' does not end in .svg, and SVG is all there is\n",
+                           option->name, text);
     *(const char **)option->value = text;
     return true;
 }
@@ -229,11 +217,10 @@ static const option_t *find_option(const usage_t *usage, const char *name, size_
 static parse_result_t complain_unknown(const usage_t *usage, const char *word)
 {
     char name[NAME_MAX_LENGTH + 1];
-    if (strncmp(word, "--", 2) != 0) {
-        fprintf(stderr, "ferry: unexpected argument '%s'; options begin with --. Try '%s --help'\n",
-                word, usage->command);
-        return PARSE_BAD;
-    }
+    if (strncmp(word, "--", 2) != 0)
+        return TOOL_REFUSE(PARSE_BAD,
+                           "unexpected argument '%s'; options begin with --. Try '%s --help'\n",
+                           word, usage->command);
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
     const char *meant =
         nearest_name(name, &usage->options[0].name, sizeof *usage->options, usage->count);
@@ -259,18 +246,14 @@ parse_result_t options_parse(const usage_t *usage, int argc, char **argv)
             find_option(usage, word + 2, equals ? (size_t)(equals - word - 2) : strlen(word + 2));
         if (!option) return complain_unknown(usage, word);
         if (option->kind == OPTION_FLAG) {
-            if (equals) {
-                fprintf(stderr, "ferry: --%s takes no argument\n", option->name);
-                return PARSE_BAD;
-            }
+            if (equals) return TOOL_REFUSE(PARSE_BAD, "--%s takes no argument\n", option->name);
             *(bool *)option->value = true;
             continue;
         }
         const char *text = equals ? equals + 1 : ++i < argc ? argv[i] : NULL;
-        if (!text) {
-            fprintf(stderr, "ferry: --%s needs an argument: %s\n", option->name, option->arg);
-            return PARSE_BAD;
-        }
+        if (!text)
+            return TOOL_REFUSE(PARSE_BAD, "--%s needs an argument: %s\n", option->name,
+                               option->arg);
         if (!read_value(option, text)) return PARSE_BAD;
     }
     return PARSE_OK;

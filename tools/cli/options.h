@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef enum option_kind {
     OPTION_FLAG, /* value: bool *; takes no argument */
@@ -43,6 +44,9 @@ typedef struct usage {
 } usage_t;
 
 typedef enum parse_result { PARSE_OK, PARSE_HELP, PARSE_BAD } parse_result_t;
+
+/* Prints a reason as printf does, after "ferry: ", on standard error; the value is `result`. */
+#define TOOL_REFUSE(result, ...) (fprintf(stderr, "ferry: " __VA_ARGS__), (result))
 
 /* Reads argv[1..]; "--name value" and "--name=value" are the same. PARSE_HELP: the help was printed
  * to standard output;

@@ -59,14 +59,11 @@ static bool read_request(int argc, char **argv, request_t *request)
                    *csv = device ? NULL : value_at(argc, argv, &i, "--csv");
         for (size_t k = 0; k < sizeof alone / sizeof *alone; k++) {
             if (strncmp(argv[i], alone[k], strlen(alone[k])) != 0) continue;
-            fprintf(stderr, "ferry: %s is of one device; give --device once\n", alone[k]);
-            return false;
+            return TOOL_REFUSE(false, "%s is of one device; give --device once\n", alone[k]);
         }
-        if (request->count == MOST_DEVICES || request->nwords + 6 > MOST_WORDS) {
-            fprintf(stderr, "ferry: at most %d devices and %d words\n", MOST_DEVICES - 1,
-                    MOST_WORDS - 6);
-            return false;
-        }
+        if (request->count == MOST_DEVICES || request->nwords + 6 > MOST_WORDS)
+            return TOOL_REFUSE(false, "at most %d devices and %d words\n", MOST_DEVICES - 1,
+                               MOST_WORDS - 6);
         if (device)
             request->devices[request->count++] = device;
         else if (csv)
@@ -124,10 +121,8 @@ static int run_one(const request_t *request, size_t which, char **out_text)
 {
     int ends[2], status = 0;
     fflush(stdout);
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        fprintf(stderr, "ferry: no pipe: %s\n", strerror(errno));
-        return STATUS_FAILED;
-    }
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return TOOL_REFUSE(STATUS_FAILED, "no pipe: %s\n", strerror(errno));
     const pid_t child = fork();
     if (child == 0) start(request, which, ends[1]);
     close(ends[1]);
@@ -239,10 +234,8 @@ static int side_by_side(int argc, char **argv)
     document_t documents[MOST_DEVICES] = { 0 };
     int status = STATUS_OK;
     if (!read_request(argc, argv, &request)) return STATUS_USAGE;
-    if (request.csv && tool_check_writable(request.csv) != FY_STATUS_OK) {
-        fprintf(stderr, "ferry: %s\n", fy_error_get()->text);
-        return STATUS_FAILED;
-    }
+    if (request.csv && tool_check_writable(request.csv) != FY_STATUS_OK)
+        return TOOL_REFUSE(STATUS_FAILED, "%s\n", fy_error_get()->text);
     for (size_t d = 0; d < request.count && status == STATUS_OK; d++) {
         char *text = NULL;
         documents[d].path = request.devices[d];

@@ -288,13 +288,12 @@ static bool read_sizes(request_t *request)
         char *end;
         const long long size = strtoll(text, &end, 10);
         if (end == text || (*end && (*end != ',' || !end[1])) || size < 1 || size > MOST_BATCH ||
-            request->count == MOST_SIZES || size * request->devices > request->samples) {
-            fprintf(stderr,
-                    "ferry: --sizes: '%s': at most %d sizes from 1 to %d, such as 127,128,129, and "
-                    "not more in a step than --samples\n",
-                    text, MOST_SIZES, MOST_BATCH);
-            return false;
-        }
+            request->count == MOST_SIZES || size * request->devices > request->samples)
+            return TOOL_REFUSE(
+                false,
+                "--sizes: '%s': at most %d sizes from 1 to %d, such as 127,128,129, and "
+                "not more in a step than --samples\n",
+                text, MOST_SIZES, MOST_BATCH);
         request->sizes[request->count++] = size;
         text = *end ? end + 1 : end;
     }

@@ -307,16 +307,12 @@ static bool read_sizes(const char *list, request_t *request)
 {
     for (request->count = 0; *list;) {
         const size_t n = strcspn(list, ",");
-        if (request->count == MAX_SIZES) {
-            fprintf(stderr, "ferry: --sizes: more than %d sizes\n", MAX_SIZES);
-            return false;
-        }
-        if (!parse_bytes(list, n, 1, largest, &request->sizes[request->count++])) {
-            fprintf(stderr,
-                    "ferry: --sizes: '%.*s' is not a size from 1 to 4GiB, such as 4096 or 64KiB\n",
-                    (int)n, list);
-            return false;
-        }
+        if (request->count == MAX_SIZES)
+            return TOOL_REFUSE(false, "--sizes: more than %d sizes\n", MAX_SIZES);
+        if (!parse_bytes(list, n, 1, largest, &request->sizes[request->count++]))
+            return TOOL_REFUSE(
+                false, "--sizes: '%.*s' is not a size from 1 to 4GiB, such as 4096 or 64KiB\n",
+                (int)n, list);
         list += n;
         list += *list == ',';
     }
@@ -355,13 +351,10 @@ int exp_link(int argc, char **argv)
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!read_sizes(sizes, &request)) return STATUS_USAGE;
-    if (overlap ? sizes != all_sizes || request.pieces != PIECES
-                : steps != STEPS || products != 0) {
-        fprintf(stderr, "ferry: %s\n",
-                overlap ? "--sizes and --pieces do not apply to --overlap"
-                        : "--steps and --compute need --overlap");
-        return STATUS_USAGE;
-    }
+    if (overlap ? sizes != all_sizes || request.pieces != PIECES : steps != STEPS || products != 0)
+        return TOOL_REFUSE(STATUS_USAGE, "%s\n",
+                           overlap ? "--sizes and --pieces do not apply to --overlap"
+                                   : "--steps and --compute need --overlap");
 
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "link");

@@ -22,11 +22,9 @@ static bool choose_runs(const char *list, bool chosen[RUN_COUNT])
         while (i < RUN_COUNT &&
                (strlen(recipes[i].name) != n || memcmp(recipes[i].name, list, n) != 0))
             i++;
-        if (i == RUN_COUNT) {
-            fprintf(stderr, "ferry: --runs: '%.*s' is none of gd, sgd, mini100, mini10\n", (int)n,
-                    list);
-            return false;
-        }
+        if (i == RUN_COUNT)
+            return TOOL_REFUSE(false, "--runs: '%.*s' is none of gd, sgd, mini100, mini10\n",
+                               (int)n, list);
         chosen[i] = true;
         list += n;
         list += *list == ',';

@@ -29,20 +29,16 @@ bool scaling_check(const char *device, const scaling_t *scaling)
     if (!ranks_check("experiment parallel", &scaling->ranks, &cluster)) return false;
     if (!scaling->ranks.ranks) {
         if (!scaling->per_node && !scaling->total) return true;
-        fprintf(stderr, "ferry: experiment parallel: --per-node and --total-batch need --ranks\n");
-        return false;
+        return TOOL_REFUSE(false,
+                           "experiment parallel: --per-node and --total-batch need --ranks\n");
     }
-    if (strncmp(device, "sim", 3) != 0) {
-        fprintf(stderr, "ferry: experiment parallel: --ranks plans on a simulated device, not %s\n",
-                device);
-        return false;
-    }
-    if (scaling->per_node & (scaling->per_node - 1)) {
-        fprintf(stderr,
-                "ferry: experiment parallel: --per-node takes a power of two, not %" PRId64 "\n",
-                scaling->per_node);
-        return false;
-    }
+    if (strncmp(device, "sim", 3) != 0)
+        return TOOL_REFUSE(
+            false, "experiment parallel: --ranks plans on a simulated device, not %s\n", device);
+    if (scaling->per_node & (scaling->per_node - 1))
+        return TOOL_REFUSE(
+            false, "experiment parallel: --per-node takes a power of two, not %" PRId64 "\n",
+            scaling->per_node);
     return true;
 }
 

@@ -294,11 +294,10 @@ int exp_vectorize(int argc, char **argv)
     };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (p.n % BLOCKS) {
-        fprintf(stderr, "ferry: --size: %lld is no multiple of %d, the number of column blocks\n",
-                (long long)p.n, BLOCKS);
-        return STATUS_USAGE;
-    }
+    if (p.n % BLOCKS)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "--size: %lld is no multiple of %d, the number of column blocks\n",
+                           (long long)p.n, BLOCKS);
 
     session_t session;
     size_t count = (size_t)p.n * (size_t)p.n;

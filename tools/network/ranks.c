@@ -8,9 +8,8 @@ static bool read_net(const char *command, const char *option, const char *text,
                      fy__sim_network_t *out)
 {
     if (fy__sim_network_parse(text, out)) return true;
-    fprintf(stderr, "ferry: %s: --%s takes " FY__SIM_NETWORK_FORM ", not '%s'\n", command, option,
-            text);
-    return false;
+    return TOOL_REFUSE(false, "%s: --%s takes " FY__SIM_NETWORK_FORM ", not '%s'\n", command,
+                       option, text);
 }
 
 bool ranks_check(const char *command, const ranks_t *ranks, cluster_t *out_cluster)
@@ -19,17 +18,13 @@ bool ranks_check(const char *command, const ranks_t *ranks, cluster_t *out_clust
     const bool has_more = ranks->nodes || ranks->net || ranks->node_net || ranks->algorithm ||
                           ranks->bucket_nbytes || ranks->shard;
     *out_cluster = (cluster_t){ n, nodes, .algorithm = (algorithm_t)ranks->algorithm };
-    if (!ranks->ranks && has_more) {
-        fprintf(stderr, "ferry: %s: options of networks and nodes need --ranks\n", command);
-        return false;
-    }
-    if (n % nodes) {
-        fprintf(stderr,
-                "ferry: %s: %" PRId64 " ranks are not divisible by %" PRId64 " nodes; %" PRId64
-                " are\n",
-                command, n, nodes, (n / nodes + 1) * nodes);
-        return false;
-    }
+    if (!ranks->ranks && has_more)
+        return TOOL_REFUSE(false, "%s: options of networks and nodes need --ranks\n", command);
+    if (n % nodes)
+        return TOOL_REFUSE(false,
+                           "%s: %" PRId64 " ranks are not divisible by %" PRId64 " nodes; %" PRId64
+                           " are\n",
+                           command, n, nodes, (n / nodes + 1) * nodes);
     return read_net(command, "net", ranks->net ? ranks->net : "ib400", &out_cluster->between) &&
            read_net(command, "node-net", ranks->node_net ? ranks->node_net : "nvlink",
                     &out_cluster->inside);

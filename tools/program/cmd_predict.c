@@ -270,15 +270,13 @@ int cmd_predict(int argc, char **argv)
     };
     const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (!settings.file) {
-        fprintf(stderr, "ferry: which file? 'ferry predict FILE'; --record FILE of other commands "
-                        "makes FILE\n");
-        return STATUS_USAGE;
-    }
-    if (settings.plot && !settings.sweep) {
-        fprintf(stderr, "ferry: --plot draws a sweep: add --sweep link, latency or link,latency\n");
-        return STATUS_USAGE;
-    }
+    if (!settings.file)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "which file? 'ferry predict FILE'; --record FILE of other commands "
+                           "makes FILE\n");
+    if (settings.plot && !settings.sweep)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "--plot draws a sweep: add --sweep link, latency or link,latency\n");
     work_t work = { .memory = 0 };
     fy_status_t status = check_options(&settings);
     const bool is_usage = status == FY_STATUS_INVALID_ARGUMENT;

@@ -215,10 +215,9 @@ int cmd_replay(int argc, char **argv)
     while (nfiles + 1 < argc && argv[nfiles + 1][0] != '-') nfiles++;
     const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (!nfiles) {
-        fprintf(stderr, "ferry: which file? 'ferry replay FILE'; --record FILE makes one\n");
-        return STATUS_USAGE;
-    }
+    if (!nfiles)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "which file? 'ferry replay FILE'; --record FILE makes one\n");
     run_t run = { .settings = &settings,
                   .sheet = sheet_create(columns, sizeof columns / sizeof *columns) };
     fy_status_t status = replay_files(&run, argv + 1, nfiles);

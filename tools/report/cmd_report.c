@@ -96,13 +96,12 @@ int cmd_report(int argc, char **argv)
     }
     const parse_result_t parsed = options_parse(&usage, argc - report.nfiles, argv + report.nfiles);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (!report.nfiles || !report.out) {
-        fprintf(stderr,
-                "ferry: %s 'ferry report FILE --out REPORT.html'; --record FILE of other commands "
-                "makes FILE\n",
-                report.nfiles ? "write to which file?" : "which file?");
-        return STATUS_USAGE;
-    }
+    if (!report.nfiles || !report.out)
+        return TOOL_REFUSE(
+            STATUS_USAGE,
+            "%s 'ferry report FILE --out REPORT.html'; --record FILE of other commands "
+            "makes FILE\n",
+            report.nfiles ? "write to which file?" : "which file?");
     fy_status_t status = make(&report);
     if (status == FY_STATUS_OK) status = check_whole(&report);
     for (int i = 0; i < report.nfiles; i++) recording_free(&report.runs[i]);

@@ -75,13 +75,11 @@ int cmd_timeline(int argc, char **argv)
                             "ferry timeline run.jsonl --out trace.json\n" };
     const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (!settings.file || !settings.out) {
-        fprintf(stderr,
-                "ferry: %s 'ferry timeline FILE --out TRACE.json'; --record FILE of other "
-                "commands makes FILE\n",
-                settings.file ? "write to which file?" : "which file?");
-        return STATUS_USAGE;
-    }
+    if (!settings.file || !settings.out)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "%s 'ferry timeline FILE --out TRACE.json'; --record FILE of other "
+                           "commands makes FILE\n",
+                           settings.file ? "write to which file?" : "which file?");
     event_file_info_t info = { .lost = 0 };
     tracks_t tracks = { .under = settings.under,
                         .shows = { settings.clock != WALL, settings.clock != MODEL } };

@@ -82,13 +82,11 @@ static bool read_groups(const char *text, train_request_t *request)
             group->weight_decay_scale = 1;
         }
         if (!end || end == text + length + 1 || (*end && *end != ',') ||
-            !(group->lr_scale >= 0 && isfinite(group->lr_scale))) {
-            fprintf(stderr,
-                    "ferry: train: --lr-scale: '%s' is not NAME=FACTOR, up to %d of them, with "
-                    "names of less than %d characters\n",
-                    text, TRAIN_GROUPS, TRAIN_NAME_NBYTES);
-            return false;
-        }
+            !(group->lr_scale >= 0 && isfinite(group->lr_scale)))
+            return TOOL_REFUSE(false,
+                               "train: --lr-scale: '%s' is not NAME=FACTOR, up to %d of them, with "
+                               "names of less than %d characters\n",
+                               text, TRAIN_GROUPS, TRAIN_NAME_NBYTES);
         request->ngroups++;
         text = *end ? end + 1 : end;
     }
@@ -320,11 +318,10 @@ int cmd_train(int argc, char **argv)
     r->stream = r->stream || changes_images(r);
     r->model.offload = (int)offload;
     if (!train_read_recompute("train", recompute, &r->model, &r->chooses)) return STATUS_USAGE;
-    if (r->chooses && common.budget) {
-        fprintf(stderr, "ferry: train: --recompute auto plans, which counts in --budget: choose in "
-                        "another run\n");
-        return STATUS_USAGE;
-    }
+    if (r->chooses && common.budget)
+        return TOOL_REFUSE(STATUS_USAGE,
+                           "train: --recompute auto plans, which counts in --budget: choose in "
+                           "another run\n");
     if (!r->recipe || !check(&run) || !read_groups(scales, r)) return STATUS_USAGE;
     fill(&run);
     r->spec = train_recipe_spec(r->recipe, name);

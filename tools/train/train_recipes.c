@@ -1,9 +1,10 @@
 /* The table of recipes. What it is for: train_recipes.h. */
 #include "tools/train/train_recipes.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tools/cli/options.h"
 
 /* Mean and spread of MNIST's pixels, as its examples have them. */
 #define MNIST_MEAN 0.1307
@@ -84,13 +85,12 @@ bool train_read_recompute(const char *command, const char *text, fy_model_option
     const size_t digits = strspn(segments, "0123456789");
     const bool is_sqrt = strcmp(segments, "sqrt") == 0;
     if ((cheap && segments == text + cheap) ||
-        (!is_sqrt && (digits < 1 || digits > 4 || segments[digits]))) {
-        fprintf(stderr,
-                "ferry: %s: --recompute %s is neither auto nor sqrt nor a number from 0 to %d, nor "
-                "cheap, cheap,sqrt or cheap,N\n",
-                command, text, MOST);
-        return false;
-    }
+        (!is_sqrt && (digits < 1 || digits > 4 || segments[digits])))
+        return TOOL_REFUSE(
+            false,
+            "%s: --recompute %s is neither auto nor sqrt nor a number from 0 to %d, nor "
+            "cheap, cheap,sqrt or cheap,N\n",
+            command, text, MOST);
     options->recompute = is_sqrt ? FY_RECOMPUTE_SQRT : atoi(segments);
     return true;
 }
