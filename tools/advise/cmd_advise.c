@@ -37,9 +37,7 @@ int advise_run(const advise_options_t *options)
                                options->name);
     }
     program_free(&program);
-    if (status != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    if (status != FY_STATUS_OK) return status_to_exit(status);
+    if (status != FY_STATUS_OK) return tool_end(status);
     return options->strict && found ? STATUS_FAILED : STATUS_OK;
 }
 
@@ -66,8 +64,7 @@ int cmd_advise(int argc, char **argv)
                             "ferry advise run.jsonl\n"
                             "ferry advise run.jsonl --json --rule FA01\n",
                             .print_more = show_rules };
-    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse_named(&usage, argc, argv, &settings.file));
     if (!settings.file)
         return TOOL_REFUSE(STATUS_USAGE,
                            "which file? 'ferry advise FILE'; --record FILE of other commands "

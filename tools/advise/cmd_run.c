@@ -145,8 +145,7 @@ int cmd_run(int argc, char **argv)
                             options, sizeof options / sizeof *options,
                             "ferry run --advise ferry experiment roundtrip --device sim:0\n" };
     int count;
-    const parse_result_t parsed = options_parse_front(&usage, argc, argv, &count);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse_front(&usage, argc, argv, &count));
     if (count == argc)
         return TOOL_REFUSE(STATUS_USAGE, "run which program? 'ferry run --advise CMD ARGS'\n");
     if (!settings.advise && (!settings.record || settings.prove || settings.all))

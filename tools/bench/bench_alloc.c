@@ -454,8 +454,7 @@ int bench_alloc(int argc, char **argv)
                             "malloc, jemalloc and mimalloc.",
                             options, sizeof options / sizeof *options,
                             "ferry bench alloc --quick --device sim:0\n" };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
     if (chosen.min_nbytes > chosen.max_nbytes)
         return TOOL_REFUSE(STATUS_USAGE, "--min-bytes %lld is more than --max-bytes %lld\n",
                            (long long)chosen.min_nbytes, (long long)chosen.max_nbytes);

@@ -134,8 +134,7 @@ int bench_chain(int argc, char **argv)
                             "one memcpy of 16 MiB.",
                             options, sizeof options / sizeof *options,
                             "ferry bench chain --device host --rounds 1 --round-ms 1\n" };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
     session_t session;
     chain.raw = tool_alloc(2 * (size_t)NBYTES);
     fy_status_t status = session_begin(&session, &common, usage.command, "bench", "chain");

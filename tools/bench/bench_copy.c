@@ -132,8 +132,7 @@ int bench_copy(int argc, char **argv)
                             "Times uploads and downloads by size, beside memcpy.", options,
                             sizeof options / sizeof *options,
                             "ferry bench copy --device sim:0 --max-bytes 1MiB --rounds 1\n" };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
 
     session_t session;
     transfer_t transfers[MAX_CASES];

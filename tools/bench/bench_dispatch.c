@@ -202,8 +202,7 @@ int bench_dispatch(int argc, char **argv)
         options, sizeof options / sizeof *options,
         "ferry bench dispatch --device host --rounds 1 --round-ms 1\n"
     };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
 
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "bench", "dispatch");

@@ -133,8 +133,7 @@ int bench_gemm(int argc, char **argv)
         sizeof options / sizeof *options,
         "ferry bench gemm --device host --max-size 64 --rounds 1\n"
     };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
     if (smallest > largest)
         return TOOL_REFUSE(STATUS_USAGE, "--min-size %lld is larger than --max-size %lld\n",
                            (long long)smallest, (long long)largest);

@@ -168,8 +168,7 @@ int bench_step(int argc, char **argv)
                             "Times steps of optimizers, beside memcpy by as many threads.", options,
                             sizeof options / sizeof *options,
                             "ferry bench step --elements 1000 --rounds 1\n" };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
 
     session_t session;
     step_t steps[FY_OPTIMIZER_COUNT] = { { 0 } };

@@ -209,8 +209,7 @@ int bench_train(int argc, char **argv)
         "ferry bench train --device host --case 'mlp 64-64-10 sgd' --rounds 1\n"
         "ferry bench train --device host --case lenet --layers --rounds 1 --round-ms 1\n"
     };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
 
     session_t session;
     train_case_t rows[MOST_CASES];

@@ -79,3 +79,10 @@ int status_to_exit(fy_status_t status)
     default: return STATUS_FAILED;
     }
 }
+
+int tool_end(fy_status_t status)
+{
+    if (status != FY_STATUS_OK)
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    return status_to_exit(status);
+}

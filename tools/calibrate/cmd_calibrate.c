@@ -226,10 +226,8 @@ int cmd_calibrate(int argc, char **argv)
                             options, sizeof options / sizeof *options,
                             "ferry calibrate --host --rounds 1 --max-bytes 4MiB --out host.json\n"
                             "ferry info --device 'sim:0?profile=host.json'\n" };
-    const char *named = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, named ? argc - 1 : argc, named ? argv + 1 : argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    const char *named;
+    OPTIONS_TRY(options_parse_named(&usage, argc, argv, &named));
     if (named) common.device = named;
     const char *wrong = refuse(&request, common.device);
     if (wrong) return TOOL_REFUSE(STATUS_USAGE, "calibrate: %s\n", wrong);

@@ -223,19 +223,15 @@ int cmd_compare(int argc, char **argv)
     };
     int nfiles = 0;
     while (nfiles < 2 && argc > nfiles + 1 && argv[nfiles + 1][0] != '-') nfiles++;
-    const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc - nfiles, argv + nfiles));
     if (nfiles < 2) return TOOL_REFUSE(STATUS_USAGE, "compare: two files are needed\n");
     document_t documents[2] = { { .path = argv[1] }, { .path = argv[2] } };
     c.sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     fy_status_t status = compare(&c, documents);
     if (status == FY_STATUS_OK && csv) status = sheet_csv(c.sheet, csv);
-    if (status == FY_STATUS_OK)
-        print(&c, documents, json);
-    else
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    if (status == FY_STATUS_OK) print(&c, documents, json);
+    const int exit_status = tool_end(status);
     for (int i = 0; i < 2; i++) document_close(&documents[i]);
     sheet_destroy(c.sheet);
-    if (status != FY_STATUS_OK) return status_to_exit(status);
-    return c.outside > 0 ? STATUS_FAILED : STATUS_OK;
+    return exit_status == STATUS_OK && c.outside > 0 ? STATUS_FAILED : exit_status;
 }

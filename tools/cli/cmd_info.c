@@ -212,8 +212,7 @@ int cmd_info(int argc, char **argv)
                             sizeof options / sizeof *options,
                             "ferry info\n"
                             "ferry info --device sim:0 --json\n" };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
 
     findings_t found = {
         .devices = sheet_create(device_columns, sizeof device_columns / sizeof *device_columns),
@@ -230,12 +229,9 @@ int cmd_info(int argc, char **argv)
         if (common.plot) fprintf(stderr, "ferry: info has no figure; --plot is ignored\n");
         if (common.snapshot)
             fprintf(stderr, "ferry: info holds nothing on a device; --snapshot is ignored\n");
-    } else {
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+        if (common.record) status = fy_ledger_record(NULL);
     }
-    if (common.record && status == FY_STATUS_OK &&
-        (status = fy_ledger_record(NULL)) != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    const int exit_status = tool_end(status);
     for (size_t i = 0; i < found.nfacts; i++) {
         free(found.facts[i].key);
         free(found.facts[i].value);
@@ -245,5 +241,5 @@ int cmd_info(int argc, char **argv)
     sheet_destroy(found.shown);
     sheet_destroy(found.plugins);
     fy_log_set(NULL, NULL);
-    return status == FY_STATUS_INVALID_ARGUMENT ? STATUS_USAGE : status_to_exit(status);
+    return status == FY_STATUS_INVALID_ARGUMENT ? STATUS_USAGE : exit_status;
 }

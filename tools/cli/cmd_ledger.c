@@ -248,8 +248,7 @@ int cmd_ledger(int argc, char **argv)
     };
     int nfiles = 0;
     while (nfiles + 1 < argc && strncmp(argv[nfiles + 1], "--", 2) != 0) nfiles++;
-    const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc - nfiles, argv + nfiles));
     if (!nfiles)
         return TOOL_REFUSE(STATUS_USAGE,
                            "which file? 'ferry ledger FILE'; --record FILE makes one\n");
@@ -266,7 +265,5 @@ int cmd_ledger(int argc, char **argv)
     for (int i = 0; i < nfiles; i++) event_totals_free(&readings[i].totals);
     free(readings);
     fflush(stdout);
-    if (status != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    return status == FY_STATUS_OK ? STATUS_OK : STATUS_FAILED;
+    return tool_end(status) == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }

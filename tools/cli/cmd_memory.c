@@ -188,9 +188,7 @@ static void print_summary(snapshot_t *snapshot, const char *path, bool json)
 /* The exit status; says what failed. */
 static int finish(fy_status_t status)
 {
-    if (status != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    return status == FY_STATUS_OK ? STATUS_OK : STATUS_FAILED;
+    return tool_end(status) == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
 int cmd_memory(int argc, char **argv)
@@ -215,8 +213,7 @@ int cmd_memory(int argc, char **argv)
                             "ferry memory end.json --svg end.svg\n"
                             "ferry memory run.jsonl --format pytorch --out run.pickle\n" };
     const char *path;
-    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &path);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse_named(&usage, argc, argv, &path));
     if (!path)
         return TOOL_REFUSE(
             STATUS_USAGE, "which file? 'ferry memory FILE.json'; --snapshot FILE.json makes one\n");

@@ -347,8 +347,7 @@ int cmd_plan(int argc, char **argv)
         "ferry plan resnet18 --batch 64 --ranks 8 --nodes 2\n"
     };
     const char *name;
-    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &name);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse_named(&usage, argc, argv, &name));
     request.model = find_model(name);
     if (!request.model) return STATUS_USAGE;
     request.user.model = name;

@@ -331,8 +331,7 @@ int cmd_watch(int argc, char **argv)
         "ferry watch $!\n"
     };
     const char *name;
-    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &name);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse_named(&usage, argc, argv, &name));
     if (!name) {
         if (!clean(stdout)) printf("no process shares its figures; start one with FERRY_WATCH=1\n");
         return STATUS_OK;
@@ -340,9 +339,8 @@ int cmd_watch(int argc, char **argv)
     watched_t w = { .page = NULL };
     fy_status_t status = open_page(name, &w);
     if (status == FY_STATUS_OK) status = watch(&w, interval_ms, once || json, json);
-    if (status != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    const int exit_status = tool_end(status);
     if (w.page) munmap((void *)(uintptr_t)w.page, sizeof *w.page);
     if (w.has_ended) clean(NULL);
-    return status == FY_STATUS_OK ? STATUS_OK : status_to_exit(status);
+    return exit_status;
 }

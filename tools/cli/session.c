@@ -138,10 +138,8 @@ int session_end(session_t *session, fy_status_t status)
     int usage = status == FY_STATUS_INVALID_ARGUMENT && !session->device;
     if (status == FY_STATUS_OK && session->common->snapshot) status = write_snapshot(session);
     if (status == FY_STATUS_OK && session->json.file) status = finish_json(session);
-    if (status != FY_STATUS_OK) {
-        if (session->out) fflush(stdout);
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    }
+    if (status != FY_STATUS_OK && session->out) fflush(stdout);
+    tool_end(status);
     if (session->json.file) fclose(session->json.file);
     free(session->text);
     fy_scope_end(session->scope, 0, NULL);

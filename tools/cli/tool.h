@@ -22,6 +22,14 @@ enum {
     STATUS_RANK_LOST = 5
 };
 
+/* Ends a command whose options were not read, with its exit status: its help or a reason was
+ * printed. */
+#define OPTIONS_TRY(result)                                                               \
+    do {                                                                                  \
+        const parse_result_t parsed_ = (result);                                          \
+        if (parsed_ != PARSE_OK) return parsed_ == PARSE_HELP ? STATUS_OK : STATUS_USAGE; \
+    } while (0)
+
 typedef struct command {
     const char *name, *summary;
     /* argv[0] is the subcommand's name; returns an exit status */
@@ -182,6 +190,8 @@ char *tool_copy_text(const char *text); /* from tool_alloc */
 void *tool_grow(void *items, size_t count, size_t size);
 /* Exit status for what Ferry said. */
 int status_to_exit(fy_status_t status);
+/* The same, and standard error has the reason if it failed. */
+int tool_end(fy_status_t status);
 /* A tool's own failure, in Ferry's error record. */
 #define TOOL_FAIL(code, ...) fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__)
 

@@ -218,12 +218,9 @@ static int show(const request_t *request, document_t *documents)
     sheet_t *sheet = sheet_create(heads.columns, heads.count);
     fill(sheet, request, documents);
     fy_status_t status = request->csv ? sheet_csv(sheet, request->csv) : FY_STATUS_OK;
-    if (status == FY_STATUS_OK)
-        print(request, sheet);
-    else
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    if (status == FY_STATUS_OK) print(request, sheet);
     sheet_destroy(sheet);
-    return status_to_exit(status);
+    return tool_end(status);
 }
 
 /* Runs `ferry experiment ARGV...` once for each --device. Returns an exit status: the first that is

@@ -335,8 +335,7 @@ int exp_batchsize(int argc, char **argv)
         "ferry experiment batchsize --device host --model mobilenet_v3_large:classes=10,size=32 "
         "--sizes 31,32,33\n"
     };
-    const parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
     const train_recipe_t *recipe = train_recipe_find(request.model);
     if (!recipe || !recipe->is_image) {
         fprintf(stderr, "%s: --model '%s' is no model for images\n", usage.command, request.model);

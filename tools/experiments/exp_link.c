@@ -348,8 +348,7 @@ int exp_link(int argc, char **argv)
                             options, sizeof options / sizeof *options,
                             "ferry experiment link --device sim:0 --sizes 4KiB,1MiB\n"
                             "ferry experiment link --device 'sim:0?numerics=off' --overlap\n" };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
     if (!read_sizes(sizes, &request)) return STATUS_USAGE;
     if (overlap ? sizes != all_sizes || request.pieces != PIECES : steps != STEPS || products != 0)
         return TOOL_REFUSE(STATUS_USAGE, "%s\n",

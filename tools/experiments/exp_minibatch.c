@@ -211,8 +211,7 @@ int exp_minibatch(int argc, char **argv)
         "ferry experiment minibatch --device sim:0\n"
         "ferry experiment minibatch --runs gd,mini100 --init zero --csv runs.csv\n"
     };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
     if (!choose_runs(request.runs, chosen)) return STATUS_USAGE;
 
     session_t session;

@@ -464,9 +464,7 @@ int exp_parallel(int argc, char **argv)
             argv[1]);
         return STATUS_USAGE;
     }
-    const parse_result_t parsed =
-        options_parse(&usage, is_named ? argc - 1 : argc, is_named ? argv + 1 : argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, is_named ? argc - 1 : argc, is_named ? argv + 1 : argv));
     if (!scaling_check(common.device, &scaling)) return STATUS_USAGE;
     if (common.plot && !scaling.ranks.ranks) {
         fprintf(stderr, "%s: --plot: this table has no figure; --csv FILE writes its numbers\n",

@@ -312,8 +312,7 @@ int exp_roundtrip(int argc, char **argv)
         "ferry experiment roundtrip --device sim:0\n"
         "ferry experiment roundtrip --device sim:0 --size 512 --iters 10 --traffic\n"
     };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
 
     session_t session;
     roundtrip_t measured[VARIANT_COUNT];

@@ -202,8 +202,7 @@ int exp_speedups(int argc, char **argv)
         options, sizeof options / sizeof *options,
         "ferry experiment speedups --device sim:0 --only 1\n"
     };
-    const parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
     if (common.plot) {
         fprintf(stderr, "%s: --plot: this table has no figure; --csv FILE writes its numbers\n",
                 usage.command);

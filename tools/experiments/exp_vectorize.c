@@ -292,8 +292,7 @@ int exp_vectorize(int argc, char **argv)
         "ferry experiment vectorize --device sim:0 --size 64\n"
         "ferry experiment vectorize --device host --size 32 --csv vectorize.csv\n"
     };
-    parse_result_t parsed = options_parse(&usage, argc, argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc, argv));
     if (p.n % BLOCKS)
         return TOOL_REFUSE(STATUS_USAGE,
                            "--size: %lld is no multiple of %d, the number of column blocks\n",

@@ -268,8 +268,7 @@ int cmd_predict(int argc, char **argv)
         "ferry predict run.jsonl --link pcie4x8 --latency 2\n"
         "ferry predict run.jsonl --sweep link,latency --plot sweep.svg\n"
     };
-    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse_named(&usage, argc, argv, &settings.file));
     if (!settings.file)
         return TOOL_REFUSE(STATUS_USAGE,
                            "which file? 'ferry predict FILE'; --record FILE of other commands "
@@ -288,11 +287,10 @@ int cmd_predict(int argc, char **argv)
                            "%s has no end (the process was killed, or still runs); "
                            "what it has was predicted",
                            settings.file);
-    if (status != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    const int exit_status = tool_end(status);
     schedule_free(&work.schedule);
     program_free(&work.program);
     free(work.recorded);
     free(work.other);
-    return status == FY_STATUS_OK ? STATUS_OK : is_usage ? STATUS_USAGE : status_to_exit(status);
+    return is_usage ? STATUS_USAGE : exit_status;
 }

@@ -213,8 +213,7 @@ int cmd_replay(int argc, char **argv)
                             "ferry replay run.events --pool sim:0 --limit 64MiB\n" };
     int nfiles = 0;
     while (nfiles + 1 < argc && argv[nfiles + 1][0] != '-') nfiles++;
-    const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc - nfiles, argv + nfiles));
     if (!nfiles)
         return TOOL_REFUSE(STATUS_USAGE,
                            "which file? 'ferry replay FILE'; --record FILE makes one\n");
@@ -223,9 +222,7 @@ int cmd_replay(int argc, char **argv)
     fy_status_t status = replay_files(&run, argv + 1, nfiles);
     if (status == FY_STATUS_OK) print_result(&run);
     sheet_destroy(run.sheet);
-    if (status != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    if (status != FY_STATUS_OK)
+    if (tool_end(status) != STATUS_OK)
         return status == FY_STATUS_OUT_OF_MEMORY ? STATUS_OUT_OF_MEMORY : STATUS_FAILED;
     return run.refusals ? STATUS_OUT_OF_MEMORY : run.is_cut_off ? STATUS_FAILED : STATUS_OK;
 }

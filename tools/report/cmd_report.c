@@ -94,8 +94,7 @@ int cmd_report(int argc, char **argv)
         report.files[report.nfiles] = argv[report.nfiles + 1];
         report.nfiles++;
     }
-    const parse_result_t parsed = options_parse(&usage, argc - report.nfiles, argv + report.nfiles);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse(&usage, argc - report.nfiles, argv + report.nfiles));
     if (!report.nfiles || !report.out)
         return TOOL_REFUSE(
             STATUS_USAGE,
@@ -105,7 +104,5 @@ int cmd_report(int argc, char **argv)
     fy_status_t status = make(&report);
     if (status == FY_STATUS_OK) status = check_whole(&report);
     for (int i = 0; i < report.nfiles; i++) recording_free(&report.runs[i]);
-    if (status != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    return status == FY_STATUS_OK ? STATUS_OK : status_to_exit(status);
+    return tool_end(status);
 }

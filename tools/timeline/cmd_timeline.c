@@ -73,8 +73,7 @@ int cmd_timeline(int argc, char **argv)
                             options, sizeof options / sizeof *options,
                             "ferry train lenet --device sim:0 --max-steps 20 --record run.jsonl\n"
                             "ferry timeline run.jsonl --out trace.json\n" };
-    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    OPTIONS_TRY(options_parse_named(&usage, argc, argv, &settings.file));
     if (!settings.file || !settings.out)
         return TOOL_REFUSE(STATUS_USAGE,
                            "%s 'ferry timeline FILE --out TRACE.json'; --record FILE of other "
@@ -91,7 +90,5 @@ int cmd_timeline(int argc, char **argv)
                                         : "has no end (the process was killed, or still runs, or "
                                           "the disk was full) after its",
                            info.events);
-    if (status != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    return status == FY_STATUS_OK ? STATUS_OK : status_to_exit(status);
+    return tool_end(status);
 }

@@ -221,10 +221,8 @@ int cmd_generate(int argc, char **argv)
         "ferry generate gpt --weights gpt.safetensors --prompt 'It was' --bytes 100\n",
         NULL
     };
-    const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    const char *name;
+    OPTIONS_TRY(options_parse_named(&usage, argc, argv, &name));
     const train_recipe_t *recipe = train_recipe_find(name);
     if (!check(&r, recipe)) return STATUS_USAGE;
     r.spec = train_recipe_spec(recipe, name);

@@ -310,10 +310,8 @@ int cmd_train(int argc, char **argv)
         "mpirun -n 2 ferry train mlp --dist auto\n",
         print_recipes
     };
-    const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
-    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    const char *name;
+    OPTIONS_TRY(options_parse_named(&usage, argc, argv, &name));
     r->recipe = find_recipe(name);
     r->stream = r->stream || changes_images(r);
     r->model.offload = (int)offload;
