@@ -136,9 +136,7 @@ fy_status_t bench_report(session_t *session, sheet_t *sheet, const effort_t *eff
                           .bars = bars->names,
                           .nseries = 1,
                           .series = &series };
-    fy_status_t status = session_files(session, sheet, &plot);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(session, sheet, &plot);
 }
 
 int cmd_bench(int argc, char **argv)

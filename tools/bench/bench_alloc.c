@@ -362,9 +362,7 @@ static fy_status_t report(session_t *session, const effort_t *effort, const work
                           .log_y = true,
                           .nseries = workers->count,
                           .series = series };
-    fy_status_t status = session_files(session, sheet, &plot);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(session, sheet, &plot);
 }
 
 /* ---- the command ---- */

@@ -111,9 +111,7 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
                           .log_y = true,
                           .nseries = 2,
                           .series = series };
-    fy_status_t status = session_files(session, sheet, &plot);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(session, sheet, &plot);
 }
 
 int bench_copy(int argc, char **argv)

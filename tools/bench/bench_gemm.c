@@ -110,9 +110,7 @@ static fy_status_t report(session_t *session, const effort_t *effort, const benc
                           .log_y = true,
                           .nseries = cases[0].peer ? 2 : 1,
                           .series = series };
-    fy_status_t status = session_files(session, sheet, &plot);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(session, sheet, &plot);
 }
 
 int bench_gemm(int argc, char **argv)

@@ -108,9 +108,7 @@ static fy_status_t print(session_t *session, const cal_t *cal, const cal_origin_
         json_text(&session->json, "written", request->out);
         sheet_json(sheet, &session->json, "figures");
     }
-    const fy_status_t status = session_csv(session, sheet);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(session, sheet, NULL);
 }
 
 static fy_status_t calibrate(session_t *session, const request_t *request, const char *spec)

@@ -123,8 +123,7 @@ static fy_status_t timeline_write(const timeline_t *timeline, session_t *session
                           .nseries = nseries,
                           .series = series };
     sheet_t *sheet = make_sheet(timeline);
-    fy_status_t status = session_files(session, sheet, &plot);
-    sheet_destroy(sheet);
+    fy_status_t status = session_finish(session, sheet, &plot);
     free(values);
     return status;
 }

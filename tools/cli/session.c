@@ -242,30 +242,27 @@ void session_statistics(session_t *session, const effort_t *effort, const char *
     machine_json(&session->machine, json);
 }
 
-fy_status_t session_csv(const session_t *session, const sheet_t *sheet)
-{
-    return session->common->csv ? sheet_csv(sheet, session->common->csv) : FY_STATUS_OK;
-}
-
-fy_status_t session_plot(const session_t *session, const plot_t *plot, const sheet_t *numbers)
+fy_status_t session_files(const session_t *session, const sheet_t *sheet, const plot_t *plot)
 {
     const char *path = session->common->plot;
-    if (!path) return FY_STATUS_OK;
+    if (session->common->csv) FY_TRY(sheet_csv(sheet, session->common->csv));
+    if (!path || !plot) return FY_STATUS_OK;
     bool drawn;
     char subtitle[256];
     plot_t named = *plot;
     snprintf(subtitle, sizeof subtitle, "%s (%s), ferry %s", fy_device_name(session->device),
              session->info.model, fy_version());
     named.subtitle = subtitle;
-    FY_TRY(plot_write(&named, path, numbers, &drawn));
+    FY_TRY(plot_write(&named, path, sheet, &drawn));
     if (drawn && session->out) fprintf(session->out, "plot: %s\n", path);
     return FY_STATUS_OK;
 }
 
-fy_status_t session_files(const session_t *session, const sheet_t *sheet, const plot_t *plot)
+fy_status_t session_finish(const session_t *session, sheet_t *sheet, const plot_t *plot)
 {
-    FY_TRY(session_csv(session, sheet));
-    return session_plot(session, plot, sheet);
+    const fy_status_t status = session_files(session, sheet, plot);
+    sheet_destroy(sheet);
+    return status;
 }
 
 /* ---- data sets ---- */

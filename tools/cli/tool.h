@@ -149,13 +149,11 @@ void session_sheet(session_t *session, const sheet_t *sheet, const char *key, co
  * table or as the objects "statistics" and "machine". `warm_up`: what ran before the first round;
  * NULL: nothing. */
 void session_statistics(session_t *session, const effort_t *effort, const char *warm_up);
-/* Writes the sheet to --csv if requested. */
-fy_status_t session_csv(const session_t *session, const sheet_t *sheet);
-/* Draws to --plot if requested, with device, profile and version in the title, and prints the
- * path. */
-fy_status_t session_plot(const session_t *session, const plot_t *plot, const sheet_t *numbers);
-/* Both. */
+/* Writes the sheet to --csv if requested; draws to --plot if requested, with device, profile and
+ * version in the title, and prints the path. plot NULL: there is no figure. */
 fy_status_t session_files(const session_t *session, const sheet_t *sheet, const plot_t *plot);
+/* The same, and destroys the sheet. */
+fy_status_t session_finish(const session_t *session, sheet_t *sheet, const plot_t *plot);
 
 /* ---- ledger.c ---- */
 

@@ -253,9 +253,7 @@ static fy_status_t report(session_t *session, const request_t *request, const ou
                   *largest->one_more.verdict.text ? largest->one_more.verdict.text : NULL);
     }
     session_statistics(session, &request->effort, "a step");
-    const fy_status_t status = session_csv(session, sheet);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(session, sheet, NULL);
 }
 
 /* ---- all of it ---- */

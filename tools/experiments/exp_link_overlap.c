@@ -336,7 +336,5 @@ fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products,
                           .bars = names,
                           .nseries = 1,
                           .series = &series };
-    fy_status_t status = session_files(session, sheet, &plot);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(session, sheet, &plot);
 }

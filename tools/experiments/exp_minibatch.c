@@ -134,9 +134,7 @@ static fy_status_t report_curves(session_t *session, const minibatch_t *runs, si
                           .log_x = true,
                           .nseries = count,
                           .series = series };
-    fy_status_t status = session_files(session, sheet, &plot);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(session, sheet, &plot);
 }
 
 static fy_status_t load_standardised(const char *data, char *origin, size_t room,

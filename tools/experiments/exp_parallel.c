@@ -384,8 +384,7 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
         json_text(&session->json, "refusal", outcomes[count - 1].refusal);
     }
     session_statistics(session, &request->effort, NULL);
-    fy_status_t status = session_csv(session, sheet);
-    sheet_destroy(sheet);
+    fy_status_t status = session_finish(session, sheet, NULL);
     if (status == FY_STATUS_OK && !all_ok)
         status = TOOL_FAIL(BAD_VALUE, "parameters on several devices are not those of one (1e-5), "
                                       "or replicas differ: see the table");

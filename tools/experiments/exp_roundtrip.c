@@ -284,9 +284,7 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters, const
                           .bars = names,
                           .nseries = 1,
                           .series = &series };
-    fy_status_t status = session_files(session, sheet, &plot);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(session, sheet, &plot);
 }
 
 int exp_roundtrip(int argc, char **argv)

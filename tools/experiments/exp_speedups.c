@@ -176,7 +176,7 @@ static fy_status_t run(session_t *session, const bool chosen[ROWS], const effort
     if (status == FY_STATUS_OK)
         session_sheet(session, sheet, "rows", session_clock(session), "", "speedups");
     if (status == FY_STATUS_OK) session_statistics(session, effort, "what each row runs first");
-    if (status == FY_STATUS_OK) status = session_csv(session, sheet);
+    if (status == FY_STATUS_OK) status = session_files(session, sheet, NULL);
     sheet_destroy(sheet);
     if (status == FY_STATUS_OK && failed)
         status = TOOL_FAIL(BAD_VALUE, "in %d rows something that must hold does not: see the table",

@@ -153,7 +153,5 @@ fy_status_t train_write_losses(train_run_t *run)
         sheet_int(sheet, (int64_t)run->loss_steps[i]);
         sheet_real(sheet, run->losses[i]);
     }
-    fy_status_t status = session_files(&run->session, sheet, &plot);
-    sheet_destroy(sheet);
-    return status;
+    return session_finish(&run->session, sheet, &plot);
 }
