@@ -14,7 +14,8 @@
 typedef struct train_case {
     const char *name, *mode; /* mode: "eager" or "graph" */
     /* Makes the context, in the current scope; a NULL context is a failure. It goes by free(). */
-    fy_status_t (*make)(fy_device_t *device, void **out_context);
+    fy_status_t (*make)(fy_device_t *device, const struct train_case *row, void **out_context);
+    int which;    /* a small_optimizer_t, an image case, or 0 */
     bench_fn run; /* so many steps */
     /* calls of one step that have a gradient, for the time of one; 0: left out */
     int64_t ops;
@@ -26,41 +27,18 @@ typedef struct train_case {
 
 /* ---- steps with little work ---- */
 
-static fy_status_t make_chain(fy_device_t *device, int is_graph, void **out_context)
+static int is_graph(const train_case_t *row) { return strcmp(row->mode, "graph") == 0; }
+
+static fy_status_t make_chain(fy_device_t *device, const train_case_t *row, void **out_context)
 {
-    return small_chain_make(device, is_graph, *out_context = tool_alloc(sizeof(small_chain_t)));
+    return small_chain_make(device, is_graph(row),
+                            *out_context = tool_alloc(sizeof(small_chain_t)));
 }
-static fy_status_t make_mlp(fy_device_t *device, small_optimizer_t optimizer, int is_graph,
-                            void **out_context)
+static fy_status_t make_mlp(fy_device_t *device, const train_case_t *row, void **out_context)
 {
     small_mlp_t *mlp = *out_context = tool_alloc(sizeof *mlp);
-    FY_TRY(small_mlp_make(device, optimizer, is_graph, mlp));
+    FY_TRY(small_mlp_make(device, (small_optimizer_t)row->which, is_graph(row), mlp));
     return small_mlp_calm(mlp);
-}
-
-static fy_status_t chain_eager(fy_device_t *device, void **out_context)
-{
-    return make_chain(device, 0, out_context);
-}
-static fy_status_t chain_graph(fy_device_t *device, void **out_context)
-{
-    return make_chain(device, 1, out_context);
-}
-static fy_status_t sgd_eager(fy_device_t *device, void **out_context)
-{
-    return make_mlp(device, SMALL_SGD, 0, out_context);
-}
-static fy_status_t sgd_graph(fy_device_t *device, void **out_context)
-{
-    return make_mlp(device, SMALL_SGD, 1, out_context);
-}
-static fy_status_t adam_eager(fy_device_t *device, void **out_context)
-{
-    return make_mlp(device, SMALL_ADAM, 0, out_context);
-}
-static fy_status_t adam_graph(fy_device_t *device, void **out_context)
-{
-    return make_mlp(device, SMALL_ADAM, 1, out_context);
 }
 
 /* The last loss is in no scope. */
@@ -68,51 +46,32 @@ static void end_chain(void *context) { fy_tensor_destroy(((small_chain_t *)conte
 static void end_mlp(void *context) { fy_tensor_destroy(((small_mlp_t *)context)->loss); }
 
 static const train_case_t small_cases[] = {
-    { "chain of 100", "eager", chain_eager, small_chain_run, SMALL_CHAIN_OPS, 0, NULL, end_chain },
-    { "chain of 100", "graph", chain_graph, small_chain_run, SMALL_CHAIN_OPS, 0, NULL, end_chain },
-    { "mlp 64-64-10 sgd", "eager", sgd_eager, small_mlp_run, 0, 1, NULL, end_mlp },
-    { "mlp 64-64-10 sgd", "graph", sgd_graph, small_mlp_run, 0, 1, NULL, end_mlp },
-    { "mlp 64-64-10 adam", "eager", adam_eager, small_mlp_run, 0, 1, NULL, end_mlp },
-    { "mlp 64-64-10 adam", "graph", adam_graph, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "chain of 100", "eager", make_chain, 0, small_chain_run, SMALL_CHAIN_OPS, 0, NULL,
+      end_chain },
+    { "chain of 100", "graph", make_chain, 0, small_chain_run, SMALL_CHAIN_OPS, 0, NULL,
+      end_chain },
+    { "mlp 64-64-10 sgd", "eager", make_mlp, SMALL_SGD, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "mlp 64-64-10 sgd", "graph", make_mlp, SMALL_SGD, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "mlp 64-64-10 adam", "eager", make_mlp, SMALL_ADAM, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "mlp 64-64-10 adam", "graph", make_mlp, SMALL_ADAM, small_mlp_run, 0, 1, NULL, end_mlp },
 };
 
 /* ---- steps with work ---- */
 
-static fy_status_t make_image(fy_device_t *device, int which, void **out_context)
+static fy_status_t make_image(fy_device_t *device, const train_case_t *row, void **out_context)
 {
-    return image_train_make(device, &image_cases[which],
+    return image_train_make(device, &image_cases[row->which],
                             *out_context = tool_alloc(sizeof(image_train_t)));
-}
-
-static fy_status_t mnist(fy_device_t *device, void **out_context)
-{
-    return make_image(device, 0, out_context);
-}
-static fy_status_t lenet(fy_device_t *device, void **out_context)
-{
-    return make_image(device, 1, out_context);
-}
-static fy_status_t resnet18(fy_device_t *device, void **out_context)
-{
-    return make_image(device, 2, out_context);
-}
-static fy_status_t mobilenet(fy_device_t *device, void **out_context)
-{
-    return make_image(device, 3, out_context);
-}
-static fy_status_t gpt(fy_device_t *device, void **out_context)
-{
-    return make_image(device, 4, out_context);
 }
 static double flops(const void *context) { return ((const image_train_t *)context)->flops; }
 static void end_image(void *context) { image_train_end(context); }
 
 static const train_case_t image_steps[] = {
-    { "mnist", "eager", mnist, image_train_run, 0, 64, flops, end_image },
-    { "lenet", "eager", lenet, image_train_run, 0, 256, flops, end_image },
-    { "resnet18", "eager", resnet18, image_train_run, 0, 64, flops, end_image },
-    { "mobilenet_v3_large", "eager", mobilenet, image_train_run, 0, 16, flops, end_image },
-    { "gpt", "eager", gpt, image_train_run, 0, 16, flops, end_image },
+    { "mnist", "eager", make_image, 0, image_train_run, 0, 64, flops, end_image },
+    { "lenet", "eager", make_image, 1, image_train_run, 0, 256, flops, end_image },
+    { "resnet18", "eager", make_image, 2, image_train_run, 0, 64, flops, end_image },
+    { "mobilenet_v3_large", "eager", make_image, 3, image_train_run, 0, 16, flops, end_image },
+    { "gpt", "eager", make_image, 4, image_train_run, 0, 16, flops, end_image },
 };
 
 enum {
@@ -182,7 +141,7 @@ static fy_status_t run(session_t *session, const effort_t *effort, const train_c
                        bench_case_t *cases, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        FY_TRY(rows[i].make(session->device, &cases[i].context));
+        FY_TRY(rows[i].make(session->device, &rows[i], &cases[i].context));
         cases[i].op = rows[i].name;
         cases[i].run = rows[i].run;
     }
