@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <ferry/train/train.h>
-
 #include "tools/experiments/exp_parallel.h"
 
 enum { MOST_DEVICES = 8, MOST_RUNS = 4, PIXELS = 28 * 28, MADE_UP = 10000 };
@@ -74,17 +72,17 @@ static fy_status_t open_digits(const request_t *request, const char **out_origin
     return fy_dataset_synthetic_digits(MADE_UP, 1, out_digits);
 }
 
-/* Batch `step`, in the order of the set, on the host. */
-static fy_status_t fill_batch(const fy_dataset_t *digits, uint64_t samples,
-                              const request_t *request, int64_t step, fy_tensor_t *x,
-                              fy_tensor_t *y)
+fy_status_t fill_digits(const fy_dataset_t *digits, int64_t first, int64_t count, fy_tensor_t *x,
+                        fy_tensor_t *y)
 {
     void *pixels, *labels;
     unsigned char image[PIXELS];
+    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+    FY_TRY(fy_dataset_query(digits, &info));
     FY_TRY(fy_tensor_map(x, FY_ACCESS_WRITE, &pixels));
     FY_TRY(fy_tensor_map(y, FY_ACCESS_WRITE, &labels));
-    for (int64_t i = 0; i < request->batch; i++) {
-        const uint64_t index = (uint64_t)(step * request->batch + i) % samples;
+    for (int64_t i = 0; i < count; i++) {
+        const uint64_t index = (uint64_t)(first + i) % info.samples;
         FY_TRY(fy_dataset_get(digits, index, image, (int32_t *)labels + i));
         for (int p = 0; p < PIXELS; p++)
             ((float *)pixels)[i * PIXELS + p] = (float)image[p] / 255.0f;
@@ -169,9 +167,7 @@ static fy_status_t wait_all(const training_t *t)
 static fy_status_t train(session_t *session, training_t *t, const request_t *request,
                          const fy_dataset_t *digits, outcome_t *out)
 {
-    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
     fy_tensor_t *x, *y;
-    FY_TRY(fy_dataset_query(digits, &info));
     FY_TRY(
         fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(request->batch, 28, 28, 1), &x));
     FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_I32, FY_DIMS(request->batch), &y));
@@ -180,7 +176,7 @@ static fy_status_t train(session_t *session, training_t *t, const request_t *req
     for (int64_t step = 0; step < request->steps; step++) {
         fy_tensor_t *losses[MOST_DEVICES] = { NULL };
         const fy_scope_t scope = fy_scope_begin("step");
-        FY_TRY(fill_batch(digits, info.samples, request, step, x, y));
+        FY_TRY(fill_digits(digits, step * request->batch, request->batch, x, y));
         FY_TRY(run_step(t, request, x, y, losses));
         if (step == 0)
             FY_TRY(sum_losses(t->count, losses, 1 / (double)request->batch, &out->first_loss));
@@ -204,8 +200,7 @@ static fy_status_t fetch(const fy_tensor_t *tensor, fy_tensor_t **out_host)
     return fy_download_wait(download, FY_FOREVER, out_host);
 }
 
-/* Adds up ||a - b||^2 and ||a||^2, and returns ||a - b|| / ||a||. */
-static double add_difference(const float *a, const float *b, uint64_t n, double sums[2])
+double add_difference(const float *a, const float *b, uint64_t n, double sums[2])
 {
     double difference = 0, norm = 0;
     for (uint64_t i = 0; i < n; i++) {

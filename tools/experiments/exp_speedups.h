@@ -65,6 +65,8 @@ fy_status_t net_gradient(net_t *net, int64_t begin, int64_t end,
 /* values -= lr * grads */
 fy_status_t net_descend(net_t *net, double lr);
 
+/* The value of a tensor of one element. Blocks. */
+fy_status_t fetch_f64(const fy_tensor_t *tensor, double *out_value);
 /* Copies of a dense f32 tensor's elements on the host, malloc'ed. Blocks. */
 fy_status_t fetch_f32(const fy_tensor_t *tensor, float **out_values, uint64_t *out_count);
 /* ||a - b|| / ||a|| */

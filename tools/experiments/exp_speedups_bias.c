@@ -46,7 +46,6 @@ static fy_status_t start(const fy_model_t *to, const fy_model_t *from)
 static fy_status_t train(session_t *session, fy_model_t *model, double losses[STEPS])
 {
     fy_tensor_t *rng, *x, *y, *logits, *all[STEPS];
-    fy_download_t *reply;
     fy_tape_t *tape;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     FY_TRY(fy_model_query(model, &info));
@@ -64,11 +63,7 @@ static fy_status_t train(session_t *session, fy_model_t *model, double losses[ST
         FY_TRY(fy_axpy(info.values, -0.05, info.grads));
         fy_scope_end(step, 1, &all[i]);
     }
-    for (int i = 0; i < STEPS; i++) {
-        FY_TRY(
-            fy_tensor_download(all[i], &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
-        FY_TRY(fy_download_wait_f64(reply, FY_FOREVER, &losses[i]));
-    }
+    for (int i = 0; i < STEPS; i++) FY_TRY(fetch_f64(all[i], &losses[i]));
     return FY_STATUS_OK;
 }
 

@@ -80,7 +80,6 @@ enum { STEPS = 20 };
 static fy_status_t run_steps(net_t *net, int reads_each, double *out_downloads, double *out_loss)
 {
     fy_tensor_t *loss = NULL;
-    fy_download_t *download;
     const uint64_t before = ledger_read("speedups").download.count;
     const fy_scope_t scope = fy_scope_begin("loop");
     if (!reads_each) FY_TRY(fy_scope_guard(&(fy_guard_options_t)FY_GUARD_LIGHT_ONLY));
@@ -88,16 +87,13 @@ static fy_status_t run_steps(net_t *net, int reads_each, double *out_downloads, 
         fy_tensor_destroy(loss);
         FY_TRY(net_gradient(net, 0, net->batch, NULL, &loss));
         FY_TRY(net_descend(net, 0.1));
-        if (!reads_each) continue;
-        FY_TRY(
-            fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download));
-        FY_TRY(fy_download_wait_f64(download, FY_FOREVER, out_loss));
+        if (reads_each) FY_TRY(fetch_f64(loss, out_loss));
     }
     fy_scope_end(scope, 1, &loss);
     *out_downloads = (double)(ledger_read("speedups").download.count - before);
-    FY_TRY(fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download));
+    const fy_status_t status = fetch_f64(loss, out_loss);
     fy_tensor_destroy(loss);
-    return fy_download_wait_f64(download, FY_FOREVER, out_loss);
+    return status;
 }
 
 fy_status_t speedup_lazy_metrics(session_t *session, speedup_t *out)

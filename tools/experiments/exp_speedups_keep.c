@@ -28,7 +28,6 @@ static fy_status_t live(session_t *session, double *out_nbytes)
 static fy_status_t run_step(session_t *session, fy_model_t *model, kept_t *out)
 {
     fy_tensor_t *rng, *x, *y, *logits, *loss;
-    fy_download_t *reply;
     fy_tape_t *tape;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     double before, after;
@@ -45,8 +44,7 @@ static fy_status_t run_step(session_t *session, fy_model_t *model, kept_t *out)
     FY_TRY(live(session, &after));
     FY_TRY(fy_model_backward(model, tape, loss, NULL));
     FY_TRY(fetch_f32(info.grads, &out->grads, &out->count));
-    FY_TRY(fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
-    FY_TRY(fy_download_wait_f64(reply, FY_FOREVER, &out->loss));
+    FY_TRY(fetch_f64(loss, &out->loss));
     out->nbytes = after - before;
     return FY_STATUS_OK;
 }

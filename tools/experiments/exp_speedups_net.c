@@ -1,27 +1,16 @@
 /* The small network that rows of `ferry experiment speedups` train, and ways to look at numbers.
  * Not here: the rows (exp_speedups_*.c). */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/experiments/exp_parallel.h"
 #include "tools/experiments/exp_speedups.h"
-
-enum { PIXELS = 784 };
 
 static fy_status_t fill_batch(int64_t batch, fy_tensor_t *x, fy_tensor_t *y)
 {
-    unsigned char image[PIXELS];
-    void *pixels, *labels;
     fy_dataset_t *digits;
-    FY_TRY(fy_tensor_map(x, FY_ACCESS_WRITE, &pixels));
-    FY_TRY(fy_tensor_map(y, FY_ACCESS_WRITE, &labels));
     FY_TRY(fy_dataset_synthetic_digits((uint64_t)batch, 3, &digits));
-    fy_status_t status = FY_STATUS_OK;
-    for (int64_t i = 0; i < batch && status == FY_STATUS_OK; i++) {
-        status = fy_dataset_get(digits, (uint64_t)i, image, (int32_t *)labels + i);
-        for (int p = 0; p < PIXELS; p++)
-            ((float *)pixels)[i * PIXELS + p] = (float)image[p] / 255.0f;
-    }
+    const fy_status_t status = fill_digits(digits, 0, batch, x, y);
     fy_dataset_destroy(digits);
     return status;
 }
@@ -72,6 +61,13 @@ fy_status_t net_gradient(net_t *net, int64_t begin, int64_t end,
 
 fy_status_t net_descend(net_t *net, double lr) { return fy_axpy(net->values, -lr, net->grads); }
 
+fy_status_t fetch_f64(const fy_tensor_t *tensor, double *out_value)
+{
+    fy_download_t *download;
+    FY_TRY(fy_tensor_download(tensor, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download));
+    return fy_download_wait_f64(download, FY_FOREVER, out_value);
+}
+
 fy_status_t fetch_f32(const fy_tensor_t *tensor, float **out_values, uint64_t *out_count)
 {
     fy_download_t *download;
@@ -91,12 +87,7 @@ fy_status_t fetch_f32(const fy_tensor_t *tensor, float **out_values, uint64_t *o
 
 double relative_distance(const float *a, const float *b, uint64_t n)
 {
-    double distance = 0, norm = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        distance += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-        norm += (double)a[i] * (double)a[i];
-    }
-    return norm > 0 ? sqrt(distance / norm) : distance > 0 ? INFINITY : 0;
+    return add_difference(a, b, n, (double[2]){ 0 });
 }
 
 fy_status_t clock_ns(session_t *session, double *out_ns)

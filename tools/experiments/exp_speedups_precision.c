@@ -15,7 +15,6 @@ static fy_status_t train(session_t *session, fy_dtype_t precision, double *out_l
 {
     net_t net;
     fy_tensor_t *loss = NULL;
-    fy_download_t *reply;
     const fy_scope_t scope = fy_scope_begin("train");
     fy_status_t status = net_open(session->device, BATCH, &net);
     for (int i = 0; i < STEPS && status == FY_STATUS_OK; i++) {
@@ -25,9 +24,7 @@ static fy_status_t train(session_t *session, fy_dtype_t precision, double *out_l
         if (status == FY_STATUS_OK) status = net_descend(&net, 0.1);
         fy_scope_end(step, i == STEPS - 1, &loss);
     }
-    if (status == FY_STATUS_OK)
-        status = fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply);
-    if (status == FY_STATUS_OK) status = fy_download_wait_f64(reply, FY_FOREVER, out_loss);
+    if (status == FY_STATUS_OK) status = fetch_f64(loss, out_loss);
     net_close(&net);
     fy_scope_end(scope, 0, NULL);
     return status;

@@ -15,7 +15,6 @@ static fy_status_t train(session_t *session, double lr, const fy_schedule_t *sch
 {
     net_t net;
     fy_tensor_t *loss = NULL;
-    fy_download_t *download;
     fy_status_t status = net_open(session->device, 256, &net);
     for (int step = 0; step < STEPS && status == FY_STATUS_OK; step++) {
         fy_tensor_destroy(loss);
@@ -23,10 +22,7 @@ static fy_status_t train(session_t *session, double lr, const fy_schedule_t *sch
         if (status == FY_STATUS_OK)
             status = net_descend(&net, schedule ? fy_schedule_lr(schedule, step) : lr);
     }
-    if (status == FY_STATUS_OK)
-        status =
-            fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download);
-    if (status == FY_STATUS_OK) status = fy_download_wait_f64(download, FY_FOREVER, out_loss);
+    if (status == FY_STATUS_OK) status = fetch_f64(loss, out_loss);
     fy_tensor_destroy(loss);
     net_close(&net);
     return status;

@@ -207,7 +207,6 @@ static fy_status_t time_steps(session_t *session, double *out_ns, double *out_lo
 {
     net_t net;
     fy_tensor_t *loss = NULL;
-    fy_download_t *download;
     double begin = 0;
     fy_status_t status = net_open(session->device, 16, &net);
     for (int i = 0; i < 5 + DEBUG_STEPS && status == FY_STATUS_OK; i++) {
@@ -219,10 +218,7 @@ static fy_status_t time_steps(session_t *session, double *out_ns, double *out_lo
     }
     if (status == FY_STATUS_OK) status = session_wait(session);
     *out_ns = (wall_ns() - begin) / DEBUG_STEPS;
-    if (status == FY_STATUS_OK)
-        status =
-            fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download);
-    if (status == FY_STATUS_OK) status = fy_download_wait_f64(download, FY_FOREVER, out_loss);
+    if (status == FY_STATUS_OK) status = fetch_f64(loss, out_loss);
     fy_tensor_destroy(loss);
     net_close(&net);
     return status;
@@ -286,11 +282,9 @@ enum { CLIPS = 20 };
 static fy_status_t clip_on_host(net_t *net, double most)
 {
     fy_tensor_t *norm, *scaled;
-    fy_download_t *download;
     double value;
     FY_TRY(fy_norm(net->grads, FY_ALL_AXES, 0, &norm));
-    FY_TRY(fy_tensor_download(norm, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download));
-    FY_TRY(fy_download_wait_f64(download, FY_FOREVER, &value));
+    FY_TRY(fetch_f64(norm, &value));
     if (value <= most) return FY_STATUS_OK;
     FY_TRY(fy_affine(net->grads, most / (value + 1e-6), 0, &scaled));
     return fy_copy(net->grads, scaled);
