@@ -85,7 +85,6 @@ static uint64_t *hash_steps(const advice_t *advice)
 {
     const program_t *p = advice->facts->program;
     uint64_t *hashes = tool_alloc((p->nsteps + 1) * sizeof *hashes);
-    memset(hashes, 0, (p->nsteps + 1) * sizeof *hashes);
     for (uint32_t i = 0; i < p->nevents; i++) {
         if (!is_step_op(advice, i)) continue;
         uint64_t *hash = &hashes[facts_step(advice->facts, i)];

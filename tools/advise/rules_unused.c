@@ -15,7 +15,6 @@ void rule_never_read(advice_t *advice)
     const facts_t *facts = advice->facts;
     const program_t *p = facts->program;
     bool *is_read = tool_alloc(p->nevents + 1);
-    memset(is_read, 0, p->nevents + 1);
     for (uint32_t i = 0; i < p->nevents; i++)
         if (facts->awaited[i] != PROGRAM_NONE && p->events[i].kind == PROGRAM_ARRIVED &&
             strcmp(p->events[i].detail, "OK") == 0)

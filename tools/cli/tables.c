@@ -34,7 +34,6 @@ static void grow(number_table_t *table)
     const number_table_t old = *table;
     table->room = old.room ? 2 * old.room : 64;
     table->slots = tool_alloc(table->room * sizeof *table->slots);
-    memset(table->slots, 0, table->room * sizeof *table->slots);
     for (size_t i = 0; i < old.room; i++)
         if (old.slots[i].is_used) *slot_of(table, old.slots[i].key) = old.slots[i];
     free(old.slots);

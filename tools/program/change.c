@@ -119,8 +119,6 @@ static void open_changer(changer_t *changer, schedule_t *schedule, const facts_t
                             .place = tool_alloc((nevents + 1) * sizeof(size_t)),
                             .is_cost = tool_alloc(nevents + 1) };
     memset(changer->request, 0xff, nevents * sizeof(uint32_t));
-    memset(changer->place, 0, nevents * sizeof(size_t));
-    memset(changer->is_cost, 0, nevents);
     find_owners(changer);
     for (size_t i = 0; i < change->nevents; i++) {
         changer->place[change->events[i]] = i + 1;

@@ -223,7 +223,6 @@ void change_batch(changer_t *changer)
                       .is_member = tool_alloc(room) };
     uint32_t *replaced = tool_alloc(room * sizeof *replaced);
     move_t *moves = begin_moves(schedule);
-    memset(batch.is_member, 0, room);
     for (uint32_t i = 0; i < schedule->nacts; i++) replaced[i] = i;
     for (uint32_t i = 0; i < schedule->nacts; i++) {
         act_t *act = &schedule->acts[i];

@@ -6,12 +6,6 @@
 
 #include "tools/cli/tool.h"
 
-static void *zeroed(size_t count, size_t size)
-{
-    void *items = tool_alloc((count ? count : 1) * size);
-    return memset(items, 0, (count ? count : 1) * size);
-}
-
 bool facts_is_on_host(const facts_t *facts, uint32_t event)
 {
     const program_event_t *e = facts_event(facts, event);
@@ -247,17 +241,17 @@ void facts_create(const program_t *program, facts_t *out_facts)
 {
     const size_t n = program->nevents;
     *out_facts = (facts_t){ .program = program };
-    out_facts->host_begin = zeroed(n, sizeof(uint64_t));
-    out_facts->start = zeroed(n, sizeof(uint64_t));
-    out_facts->end = zeroed(n, sizeof(uint64_t));
-    out_facts->work_ns = zeroed(n, sizeof(uint64_t));
-    out_facts->idle_ns = zeroed(n, sizeof(uint64_t));
-    out_facts->queue_ns = zeroed(n, sizeof(uint64_t));
-    out_facts->awaited = zeroed(n, sizeof(uint32_t));
-    out_facts->by_end = zeroed(n, sizeof(uint32_t));
-    out_facts->uses = zeroed(program->noperands, sizeof(facts_use_t));
-    out_facts->first_use = zeroed(program->nstorages + 2, sizeof(size_t));
-    out_facts->requests = zeroed(n, sizeof *out_facts->requests);
+    out_facts->host_begin = tool_alloc(n * sizeof(uint64_t));
+    out_facts->start = tool_alloc(n * sizeof(uint64_t));
+    out_facts->end = tool_alloc(n * sizeof(uint64_t));
+    out_facts->work_ns = tool_alloc(n * sizeof(uint64_t));
+    out_facts->idle_ns = tool_alloc(n * sizeof(uint64_t));
+    out_facts->queue_ns = tool_alloc(n * sizeof(uint64_t));
+    out_facts->awaited = tool_alloc(n * sizeof(uint32_t));
+    out_facts->by_end = tool_alloc(n * sizeof(uint32_t));
+    out_facts->uses = tool_alloc(program->noperands * sizeof(facts_use_t));
+    out_facts->first_use = tool_alloc((program->nstorages + 2) * sizeof(size_t));
+    out_facts->requests = tool_alloc(n * sizeof *out_facts->requests);
     find_requests(out_facts);
     find_awaited(out_facts);
     sort_ends(out_facts);

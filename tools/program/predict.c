@@ -214,7 +214,6 @@ fy_status_t predict_machines(const program_t *program, const char *profile,
 {
     figures_t *machines = tool_alloc((program->ndevices + 1) * sizeof *machines);
     fy_status_t status = FY_STATUS_OK;
-    memset(machines, 0, (program->ndevices + 1) * sizeof *machines);
     for (size_t i = 0; i < program->ndevices && status == FY_STATUS_OK; i++) {
         const program_device_t *device = &program->devices[i];
         char name[256];

@@ -1,6 +1,5 @@
 /* Lists of acts, and their execution on the simulator's clock. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "tools/cli/tool.h"
 #include "tools/program/schedule.h"
@@ -96,7 +95,6 @@ uint64_t schedule_run(const schedule_t *schedule, const figures_t *machines, act
 {
     const size_t ndevices = schedule->program->ndevices;
     fy__sim_engines_t *engines = tool_alloc((ndevices + 1) * sizeof *engines);
-    memset(engines, 0, (ndevices + 1) * sizeof *engines);
     const uint64_t base_ns = fy__sim_clock_now();
     for (size_t i = 0; i < schedule->nacts; i++) {
         const act_t *act = &schedule->acts[i];

@@ -18,7 +18,6 @@ static path_sum_t *sum_paths(const program_t *program, size_t *out_count)
     path_sum_t *sums = NULL;
     size_t count = 0;
     uint64_t *requests = tool_alloc((program->nscopes + 1) * sizeof *requests);
-    memset(requests, 0, program->nscopes * sizeof *requests);
     for (size_t i = 0; i < program->nevents; i++) {
         const int kind = program->events[i].kind;
         if (kind == PROGRAM_OP || kind == PROGRAM_TRANSFER) requests[program->events[i].scope]++;

@@ -180,7 +180,6 @@ void scope_times_find(const slices_t *slices, const shares_t *shares, const char
 {
     const size_t room = slices->ntexts ? slices->ntexts : 1;
     *out_times = (scope_times_t){ tool_alloc(room * sizeof(scope_time_t)), room, false, 0, 0 };
-    memset(out_times->by_text, 0, room * sizeof(scope_time_t));
     for (size_t i = 0; i < slices->nlanes; i++) {
         const lane_t *lane = &slices->lanes[i];
         for (size_t j = 0; lane->depth && j < lane->count; j++)

@@ -3,7 +3,6 @@
 #include "tools/report/recording.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "tools/cli/tool.h"
 
@@ -28,7 +27,6 @@ static void find_part(const slices_t *slices, uint64_t end_ns, uint64_t most, th
     const uint64_t width = end_ns / BINS + 1;
     uint64_t *bins = tool_alloc(BINS * sizeof *bins), sum = 0;
     size_t bin = 0;
-    memset(bins, 0, BINS * sizeof *bins);
     for (size_t i = 0; i < slices->nlanes; i++)
         for (size_t j = 0; j < slices->lanes[i].count; j++)
             bins[slices->lanes[i].slices[j].start_ns / width]++;
