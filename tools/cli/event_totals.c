@@ -71,10 +71,9 @@ fy_status_t event_totals_check(const event_totals_t *totals, const char *file)
 
 static fy_ledger_totals_t *scope_of(event_totals_t *totals, const char *path)
 {
-    bool is_new;
-    size_t *at = text_index_at(&totals->scope_index, path, &is_new);
-    if (!is_new) return &totals->scopes[*at].own;
-    *at = totals->nscopes;
+    size_t at;
+    if (!text_index_number(&totals->scope_index, path, totals->nscopes, &at))
+        return &totals->scopes[at].own;
     totals->scopes = tool_grow(totals->scopes, totals->nscopes, sizeof *totals->scopes);
     event_scope_t *scope = &totals->scopes[totals->nscopes++];
     scope->path = tool_copy_text(path);
@@ -85,14 +84,13 @@ static fy_ledger_totals_t *scope_of(event_totals_t *totals, const char *path)
 static event_site_t *site_of(event_totals_t *totals, const char *site, const char *direction,
                              const char *path)
 {
-    bool is_new;
+    size_t at;
     const size_t room = strlen(site) + strlen(direction) + strlen(path) + 3;
     char *key = tool_alloc(room);
     snprintf(key, room, "%s\n%s\n%s", site, direction, path);
-    size_t *at = text_index_at(&totals->site_index, key, &is_new);
+    const bool is_new = text_index_number(&totals->site_index, key, totals->nsites, &at);
     free(key);
-    if (!is_new) return &totals->sites[*at];
-    *at = totals->nsites;
+    if (!is_new) return &totals->sites[at];
     totals->sites = tool_grow(totals->sites, totals->nsites, sizeof *totals->sites);
     event_site_t *added = &totals->sites[totals->nsites++];
     *added = (event_site_t){
@@ -103,10 +101,9 @@ static event_site_t *site_of(event_totals_t *totals, const char *site, const cha
 
 static event_pool_t *pool_of(event_totals_t *totals, const char *name)
 {
-    bool is_new;
-    size_t *at = text_index_at(&totals->pool_index, name, &is_new);
-    if (!is_new) return &totals->pools[*at];
-    *at = totals->npools;
+    size_t at;
+    if (!text_index_number(&totals->pool_index, name, totals->npools, &at))
+        return &totals->pools[at];
     totals->pools = tool_grow(totals->pools, totals->npools, sizeof *totals->pools);
     event_pool_t *pool = &totals->pools[totals->npools++];
     pool->name = tool_copy_text(name);
@@ -313,13 +310,12 @@ void event_totals_merge(event_totals_t *totals, const event_totals_t *other, uin
 /* The sum of `path`, which is cut off at `length` for the look-up. */
 static fy_ledger_totals_t *sum_of(event_totals_t *totals, char *path, size_t length)
 {
-    bool is_new;
+    size_t at;
     const char cut = path[length];
     path[length] = 0;
-    size_t *at = text_index_at(&totals->sum_index, path, &is_new);
+    const bool is_new = text_index_number(&totals->sum_index, path, totals->nsums, &at);
     path[length] = cut;
-    if (!is_new) return &totals->sums[*at];
-    *at = totals->nsums;
+    if (!is_new) return &totals->sums[at];
     totals->sums = tool_grow(totals->sums, totals->nsums, sizeof *totals->sums);
     totals->sums[totals->nsums] = (fy_ledger_totals_t)FY_LEDGER_TOTALS_INIT;
     return &totals->sums[totals->nsums++];

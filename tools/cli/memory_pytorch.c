@@ -140,13 +140,11 @@ static pool_t *pool_of(writer_t *writer, const char *name)
 static size_t frames_of(writer_t *writer, const event_t *event)
 {
     char key[1024];
-    bool is_new;
+    size_t at;
     const char *site = event_text(event, "site"), *scope = event_text(event, "scope"),
                *category = event_text(event, "category");
     snprintf(key, sizeof key, "%s\n%s\n%s", site, category, scope);
-    size_t *at = text_index_at(&writer->frames_index, key, &is_new);
-    if (!is_new) return *at;
-    *at = writer->nframes;
+    if (!text_index_number(&writer->frames_index, key, writer->nframes, &at)) return at;
     writer->frames = tool_grow(writer->frames, writer->nframes, sizeof(frames_t));
     writer->frames[writer->nframes] =
         (frames_t){ tool_copy_text(site), tool_copy_text(scope), tool_copy_text(category), 0 };

@@ -97,6 +97,15 @@ size_t *text_index_at(text_index_t *index, const char *text, bool *out_is_new)
     return &entry_of(index, text, out_is_new)->value;
 }
 
+bool text_index_number(text_index_t *index, const char *text, size_t next, size_t *out_number)
+{
+    bool is_new;
+    size_t *number = text_index_at(index, text, &is_new);
+    if (is_new) *number = next;
+    *out_number = *number;
+    return is_new;
+}
+
 const char *text_index_keep(text_index_t *index, const char *text)
 {
     bool is_new;

@@ -30,6 +30,8 @@ typedef struct text_index {
 /* The number of `text`, to be read or written until the next call; a new text is copied and begins
  * with SIZE_MAX. */
 size_t *text_index_at(text_index_t *index, const char *text, bool *out_is_new);
+/* Numbers of a list: *out_number is that of `text`. True: it is new, and its number is `next`. */
+bool text_index_number(text_index_t *index, const char *text, size_t next, size_t *out_number);
 /* The index's own copy of `text`: the same pointer for equal texts, until the index is freed. */
 const char *text_index_keep(text_index_t *index, const char *text);
 void text_index_free(text_index_t *index);

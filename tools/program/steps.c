@@ -23,16 +23,14 @@ static path_sum_t *sum_paths(const program_t *program, size_t *out_count)
         if (kind == PROGRAM_OP || kind == PROGRAM_TRANSFER) requests[program->events[i].scope]++;
     }
     for (size_t i = program->nscopes; i-- > 1;) { /* inner scopes begin later */
-        bool is_new;
-        size_t *at = text_index_at(&index, program->scopes[i].path, &is_new);
-        if (is_new) {
-            *at = count;
+        size_t at;
+        if (text_index_number(&index, program->scopes[i].path, count, &at)) {
             sums = tool_grow(sums, count, sizeof *sums);
             sums[count++] = (path_sum_t){ program->scopes[i].path, 0, 0 };
         }
         if (!sums) break; /* cannot be: the first path is new */
-        sums[*at].runs++;
-        sums[*at].requests += requests[i];
+        sums[at].runs++;
+        sums[at].requests += requests[i];
         requests[program->scopes[i].parent] += requests[i];
     }
     free(requests);

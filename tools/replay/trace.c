@@ -26,10 +26,9 @@ trace_t *traces_add(traces_t *traces, const char *pool)
 
 uint32_t trace_scope(trace_t *trace, const char *path)
 {
-    bool is_new;
-    size_t *number = text_index_at(&trace->scope_index, path, &is_new);
-    if (!is_new) return (uint32_t)*number;
-    *number = trace->nscopes;
+    size_t number;
+    if (!text_index_number(&trace->scope_index, path, trace->nscopes, &number))
+        return (uint32_t)number;
     trace->scopes = tool_grow(trace->scopes, trace->nscopes, sizeof *trace->scopes);
     trace->scopes[trace->nscopes] = text_index_keep(&trace->scope_index, path);
     return (uint32_t)trace->nscopes++;

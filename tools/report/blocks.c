@@ -10,10 +10,8 @@
 
 static size_t pool_of(blocks_t *blocks, const char *name)
 {
-    bool is_new;
-    size_t *number = text_index_at(&blocks->pool_index, name, &is_new);
-    if (!is_new) return *number;
-    *number = blocks->npools;
+    size_t number;
+    if (!text_index_number(&blocks->pool_index, name, blocks->npools, &number)) return number;
     blocks->pools = tool_grow(blocks->pools, blocks->npools, sizeof *blocks->pools);
     blocks->pools[blocks->npools].name = tool_copy_text(name);
     return blocks->npools++;

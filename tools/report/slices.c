@@ -11,14 +11,12 @@ enum { DEPTH_MOST = 24, PROCESSES_MOST = 1 << 16 };
 
 uint32_t slices_text(slices_t *slices, const char *text)
 {
-    bool is_new;
-    size_t *at = text_index_at(&slices->text_index, text, &is_new);
-    if (is_new) {
-        *at = slices->ntexts;
+    size_t at;
+    if (text_index_number(&slices->text_index, text, slices->ntexts, &at)) {
         slices->texts = tool_grow(slices->texts, slices->ntexts, sizeof *slices->texts);
         slices->texts[slices->ntexts++] = tool_copy_text(text);
     }
-    return (uint32_t)*at;
+    return (uint32_t)at;
 }
 
 /* ---- lanes ---- */

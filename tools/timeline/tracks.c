@@ -450,10 +450,9 @@ static void add_ranks(tracks_t *tracks, const event_t *event, const char *kind, 
 
 static pool_t *pool_of(tracks_t *tracks, const char *name)
 {
-    bool is_new;
-    size_t *number = text_index_at(&tracks->pool_index, name, &is_new);
-    if (!is_new) return &tracks->pools[*number];
-    *number = tracks->npools;
+    size_t number;
+    if (!text_index_number(&tracks->pool_index, name, tracks->npools, &number))
+        return &tracks->pools[number];
     tracks->pools = tool_grow(tracks->pools, tracks->npools, sizeof(pool_t));
     pool_t *pool = &tracks->pools[tracks->npools++];
     *pool = (pool_t){ .live = 0 };
