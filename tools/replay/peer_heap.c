@@ -142,18 +142,6 @@ void heap_give(heap_t *heap, heap_block_t *block)
     insert(heap, block);
 }
 
-heap_block_t *heap_grow(heap_t *heap, int kind, uint64_t nbytes)
-{
-    heap_block_t *block = new_block(heap);
-    *block = (heap_block_t){ .offset = heap->next_offset, .nbytes = nbytes, .kind = kind };
-    heap->next_offset += nbytes;
-    heap->reserved += nbytes;
-    if (heap->reserved > heap->peak_reserved) heap->peak_reserved = heap->reserved;
-    heap->segments++;
-    insert(heap, block);
-    return block;
-}
-
 /* A whole free segment of a tree; NULL: none. */
 static heap_block_t *whole(heap_block_t *tree)
 {
@@ -162,16 +150,29 @@ static heap_block_t *whole(heap_block_t *tree)
     return found ? found : whole(tree->right);
 }
 
-uint64_t heap_release(heap_t *heap)
+/* Forgets every segment that is one free block. */
+static void release(heap_t *heap)
 {
-    const uint64_t before = heap->reserved;
     for (int kind = 0; kind < HEAP_KINDS; kind++)
         for (heap_block_t *block; (block = whole(heap->trees[kind]));) {
             take_out(heap, block);
             heap->reserved -= block->nbytes;
             drop(heap, block);
         }
-    return before - heap->reserved;
+}
+
+heap_block_t *heap_grow(heap_t *heap, int kind, uint64_t nbytes, uint64_t limit)
+{
+    if (nbytes > limit || heap->reserved > limit - nbytes) release(heap);
+    if (nbytes > limit || heap->reserved > limit - nbytes) return NULL;
+    heap_block_t *block = new_block(heap);
+    *block = (heap_block_t){ .offset = heap->next_offset, .nbytes = nbytes, .kind = kind };
+    heap->next_offset += nbytes;
+    heap->reserved += nbytes;
+    if (heap->reserved > heap->peak_reserved) heap->peak_reserved = heap->reserved;
+    heap->segments++;
+    insert(heap, block);
+    return block;
 }
 
 uint64_t heap_largest(const heap_t *heap)
@@ -185,6 +186,7 @@ uint64_t heap_largest(const heap_t *heap)
 
 void heap_clear(heap_t *heap)
 {
+    release(heap);
     while (heap->spare) {
         heap_block_t *block = heap->spare;
         heap->spare = block->next;

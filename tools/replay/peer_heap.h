@@ -32,10 +32,8 @@ heap_block_t *heap_best(const heap_t *heap, int kind, uint64_t nbytes);
 heap_block_t *heap_take(heap_t *heap, heap_block_t *block, uint64_t nbytes);
 /* Frees it and joins it with free neighbours. */
 void heap_give(heap_t *heap, heap_block_t *block);
-/* A new segment: one free block. */
-heap_block_t *heap_grow(heap_t *heap, int kind, uint64_t nbytes);
-/* Forgets every segment that is one free block; returns how many bytes that were. */
-uint64_t heap_release(heap_t *heap);
+/* A new segment: one free block; NULL: above `limit`, also without the segments that are free. */
+heap_block_t *heap_grow(heap_t *heap, int kind, uint64_t nbytes, uint64_t limit);
 uint64_t heap_largest(const heap_t *heap);
 /* Forgets everything. */
 void heap_clear(heap_t *heap);

@@ -64,10 +64,8 @@ static heap_block_t *extent_of(jemalloc_t *pool, uint64_t nbytes)
     heap_block_t *block = heap_best(&pool->heap, 0, nbytes);
     if (!block) {
         const uint64_t slab = nbytes > slab_nbytes ? nbytes : slab_nbytes;
-        if (slab > pool->limit || pool->heap.reserved > pool->limit - slab)
-            heap_release(&pool->heap);
-        if (slab > pool->limit || pool->heap.reserved > pool->limit - slab) return NULL;
-        block = heap_grow(&pool->heap, 0, slab);
+        block = heap_grow(&pool->heap, 0, slab, pool->limit);
+        if (!block) return NULL;
     }
     return heap_take(&pool->heap, block, nbytes);
 }
@@ -159,7 +157,6 @@ static void query(const void *user, pool_figures_t *out_figures)
 static void destroy(void *user)
 {
     jemalloc_t *pool = user;
-    heap_release(&pool->heap);
     heap_clear(&pool->heap);
     free(pool);
 }

@@ -54,11 +54,8 @@ static void *take(void *user, uint64_t asked)
     if (block && kind == LARGE && pool->near_only && block->nbytes >= nbytes + near_nbytes)
         block = NULL;
     if (!block) {
-        if (segment > pool->limit || pool->heap.reserved > pool->limit - segment)
-            heap_release(&pool->heap);
-        if (segment > pool->limit || pool->heap.reserved > pool->limit - segment)
-            return pool_refuse("pytorch", asked, pool->heap.reserved, pool->limit);
-        block = heap_grow(&pool->heap, kind, segment);
+        block = heap_grow(&pool->heap, kind, segment, pool->limit);
+        if (!block) return pool_refuse("pytorch", asked, pool->heap.reserved, pool->limit);
     }
     const uint64_t rest = block->nbytes - nbytes;
     return heap_take(&pool->heap, block,
@@ -77,7 +74,6 @@ static void query(const void *user, pool_figures_t *out_figures)
 static void destroy(void *user)
 {
     pytorch_t *pool = user;
-    heap_release(&pool->heap);
     heap_clear(&pool->heap);
     free(pool);
 }
