@@ -120,9 +120,6 @@ void summary_of(const recording_t *run, char *out_text, size_t size);
 /* How the second run differs from the first one. */
 void summary_of_two(const recording_t *first, const recording_t *second, char *out_text,
                     size_t size);
-/* "8.25 ms"; `out_text` has SUMMARY_TIME bytes. Returns it. */
-enum { SUMMARY_TIME = 32 };
-const char *summary_time(double ns, char *out_text);
 
 /* ---- recording_page.c: an object of the report's document, which page/run.js reads ---- */
 

@@ -10,11 +10,17 @@
 
 enum { POINTS_MOST = 4000, OWNERS_MOST = 200 };
 
+/* A list: `put` writes its value number i. */
+#define PUT_LIST(page, key, count, put)           \
+    do {                                          \
+        page_begin(page, key, '[');               \
+        for (size_t i = 0; i < (count); i++) put; \
+        page_end(page, ']');                      \
+    } while (0)
+
 static void put_sums(page_t *page, const char *key, const uint64_t sums[SHARES])
 {
-    page_begin(page, key, '[');
-    for (int i = 0; i < SHARES; i++) page_whole(page, NULL, sums[i]);
-    page_end(page, ']');
+    PUT_LIST(page, key, SHARES, page_whole(page, NULL, sums[i]));
 }
 
 /* ---- figures ---- */
@@ -109,15 +115,13 @@ static void put_figures(page_t *page, recording_t *run)
 
 /* ---- slices ---- */
 
-#define COLUMN(key, field, fallback)                                                            \
-    do {                                                                                        \
-        bool differs = false;                                                                   \
-        for (size_t i = 0; i < lane->count && !differs; i++)                                    \
-            differs = lane->slices[i].field != (fallback);                                      \
-        if (!differs) break;                                                                    \
-        page_begin(page, key, '[');                                                             \
-        for (size_t i = 0; i < lane->count; i++) page_whole(page, NULL, lane->slices[i].field); \
-        page_end(page, ']');                                                                    \
+#define COLUMN(key, field, fallback)                                                     \
+    do {                                                                                 \
+        bool differs = false;                                                            \
+        for (size_t i = 0; i < lane->count && !differs; i++)                             \
+            differs = lane->slices[i].field != (fallback);                               \
+        if (!differs) break;                                                             \
+        PUT_LIST(page, key, lane->count, page_whole(page, NULL, lane->slices[i].field)); \
     } while (0)
 
 static void put_lane(page_t *page, const lane_t *lane)
@@ -135,10 +139,8 @@ static void put_lane(page_t *page, const lane_t *lane)
         last_ns = lane->slices[i].start_ns;
     }
     page_end(page, ']');
-    page_begin(page, "length", '[');
-    for (size_t i = 0; i < lane->count; i++)
-        page_whole(page, NULL, lane->slices[i].end_ns - lane->slices[i].start_ns);
-    page_end(page, ']');
+    PUT_LIST(page, "length", lane->count,
+             page_whole(page, NULL, lane->slices[i].end_ns - lane->slices[i].start_ns));
     COLUMN("text", name, 0);
     COLUMN("kind", kind, 0);
     COLUMN("scope", scope, 0);
@@ -185,13 +187,9 @@ static void put_slices(page_t *page, const recording_t *run)
     page_whole(page, "from_ns", run->thin.from_ns);
     page_whole(page, "until_ns", run->thin.until_ns);
     page_end(page, '}');
-    page_begin(page, "processes", '[');
-    for (size_t i = 0; i < slices->nprocesses; i++)
-        page_text(page, NULL, slices->processes[i] ? slices->processes[i] : "");
-    page_end(page, ']');
-    page_begin(page, "lanes", '[');
-    for (size_t i = 0; i < slices->nlanes; i++) put_lane(page, &slices->lanes[i]);
-    page_end(page, ']');
+    PUT_LIST(page, "processes", slices->nprocesses,
+             page_text(page, NULL, slices->processes[i] ? slices->processes[i] : ""));
+    PUT_LIST(page, "lanes", slices->nlanes, put_lane(page, &slices->lanes[i]));
     put_arrows(page, slices);
 }
 
@@ -201,19 +199,12 @@ static void put_points(page_t *page, const recording_t *run, const block_pool_t 
 {
     size_t count;
     block_point_t *points = blocks_points(pool, run->clock, POINTS_MOST, &count);
-    page_begin(page, "at", '[');
-    for (size_t i = 0; i < count; i++)
-        page_whole(page, NULL, points[i].at_ns - (i ? points[i - 1].at_ns : 0));
-    page_end(page, ']');
-    page_begin(page, "total", '[');
-    for (size_t i = 0; i < count; i++) page_whole(page, NULL, points[i].total);
-    page_end(page, ']');
+    PUT_LIST(page, "at", count,
+             page_whole(page, NULL, points[i].at_ns - (i ? points[i - 1].at_ns : 0)));
+    PUT_LIST(page, "total", count, page_whole(page, NULL, points[i].total));
     page_begin(page, "by_category", '[');
-    for (size_t category = 0; category < run->blocks.ncategories; category++) {
-        page_begin(page, NULL, '[');
-        for (size_t i = 0; i < count; i++) page_whole(page, NULL, points[i].by_category[category]);
-        page_end(page, ']');
-    }
+    for (size_t category = 0; category < run->blocks.ncategories; category++)
+        PUT_LIST(page, NULL, count, page_whole(page, NULL, points[i].by_category[category]));
     page_end(page, ']');
     free(points);
 }
@@ -238,10 +229,8 @@ static void put_owners(page_t *page, const block_pool_t *pool)
 
 static void put_memory(page_t *page, const recording_t *run)
 {
-    page_begin(page, "categories", '[');
-    for (size_t i = 0; i < run->blocks.ncategories; i++)
-        page_text(page, NULL, run->blocks.categories[i]);
-    page_end(page, ']');
+    PUT_LIST(page, "categories", run->blocks.ncategories,
+             page_text(page, NULL, run->blocks.categories[i]));
     page_begin(page, "memory", '[');
     for (size_t i = 0; i < run->blocks.npools; i++) {
         const block_pool_t *pool = &run->blocks.pools[i];
@@ -265,8 +254,6 @@ void recording_page_write(page_t *page, recording_t *run)
     put_tables(page, run);
     put_memory(page, run);
     put_slices(page, run);
-    page_begin(page, "texts", '[');
-    for (size_t i = 0; i < run->slices.ntexts; i++) page_text(page, NULL, run->slices.texts[i]);
-    page_end(page, ']');
+    PUT_LIST(page, "texts", run->slices.ntexts, page_text(page, NULL, run->slices.texts[i]));
     page_end(page, '}');
 }

@@ -10,7 +10,7 @@
 
 #include "tools/cli/tool.h"
 
-enum { SHARES_SAID = 3 };
+enum { SHARES_SAID = 3, SUMMARY_TIME = 32 };
 
 typedef struct part {
     double portion; /* 0 to 1 */
@@ -28,7 +28,8 @@ static const char *const verbs[TRACKS_CLOCKS][SHARES] = {
                       "runs host code" },
 };
 
-const char *summary_time(double ns, char *out_text)
+/* "8.25 ms"; `out_text` has SUMMARY_TIME bytes. Returns it. */
+static const char *summary_time(double ns, char *out_text)
 {
     static const struct {
         double ns;
