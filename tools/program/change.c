@@ -167,7 +167,8 @@ static void *copy_list(const void *list, size_t count, size_t size)
     return copied;
 }
 
-void change_copy(const schedule_t *schedule, schedule_t *out_copy)
+/* Free it with schedule_free. */
+static void copy_schedule(const schedule_t *schedule, schedule_t *out_copy)
 {
     *out_copy = *schedule;
     out_copy->acts = copy_list(schedule->acts, schedule->nacts, sizeof *schedule->acts);
@@ -204,7 +205,7 @@ fy_status_t change_prove(const schedule_t *schedule, const facts_t *facts,
     schedule_t changed;
     fy_status_t status = FY_STATUS_OK;
     *out_proof = (proof_t){ .saved_ns = 0 };
-    change_copy(schedule, &changed);
+    copy_schedule(schedule, &changed);
     for (size_t i = 0; i < count && status == FY_STATUS_OK; i++)
         status = change_apply(&changed, facts, &changes[i]);
     if (status == FY_STATUS_OK) {

@@ -56,8 +56,6 @@ typedef struct proof {
     int64_t saved_ns; /* of the whole program, by the model clock; negative: it became slower */
 } proof_t;
 
-/* A copy; free it with schedule_free. */
-void change_copy(const schedule_t *schedule, schedule_t *out_copy);
 /* Edits the schedule. `facts`: of its program. Fails: INVALID_ARGUMENT (an event of the wrong
  * kind); nothing has changed then. */
 fy_status_t change_apply(schedule_t *schedule, const facts_t *facts, const change_t *change);

@@ -112,18 +112,16 @@ static uint32_t block_of(reader_t *reader, const char *pool, uint64_t id)
 {
     program_t *program = reader->program;
     char key[160];
-    bool is_new;
+    size_t index;
     snprintf(key, sizeof key, "%llu %.120s", (unsigned long long)id, pool);
-    size_t *index = text_index_at(&reader->blocks, key, &is_new);
-    if (is_new) {
-        *index = program->nblocks;
+    if (text_index_number(&reader->blocks, key, program->nblocks, &index)) {
         *ADD(program->blocks, program->nblocks) = (program_block_t){ .pool = keep(program, pool),
                                                                      .category = keep(program, ""),
                                                                      .id = id,
                                                                      .allocated = PROGRAM_NONE,
                                                                      .freed = PROGRAM_NONE };
     }
-    return (uint32_t)*index;
+    return (uint32_t)index;
 }
 
 /* ---- scopes ---- */
@@ -262,15 +260,10 @@ static void join_operands(reader_t *reader)
 
 static int direction_of(const char *name)
 {
-    for (int i = PROGRAM_UPLOAD; i <= PROGRAM_PEER; i++)
-        if (strcmp(name, program_direction_name(i)) == 0) return i;
-    return -1;
-}
-
-const char *program_direction_name(int direction)
-{
     static const char *const names[] = { "upload", "download", "peer" };
-    return direction < 0 ? "" : names[direction];
+    for (int i = PROGRAM_UPLOAD; i <= PROGRAM_PEER; i++)
+        if (strcmp(name, names[i]) == 0) return i;
+    return -1;
 }
 
 /* The event of a queued transfer; a new one is SIZE_MAX. */
@@ -541,13 +534,6 @@ static void add_line(void *user, const event_t *line)
         add_event(reader, line, kind_of(name));
     if (program->ndevices > DEVICES_MOST)
         complain(reader, line, "names a device beyond the 4096 that a program can have");
-}
-
-bool program_is_inside(const program_t *program, uint32_t scope, const char *path)
-{
-    const size_t n = strlen(path);
-    const char *inner = program->scopes[scope].path;
-    return !n || (strncmp(inner, path, n) == 0 && (!inner[n] || inner[n] == '/'));
 }
 
 /* ---- all of it ---- */

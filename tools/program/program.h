@@ -150,10 +150,6 @@ typedef struct program {
  * A file that just ends is OK; is_whole is false then. */
 fy_status_t program_read(const char *path, program_t *out_program);
 void program_free(program_t *program);
-/* Is the scope at `path` or inside it? "" has all. */
-bool program_is_inside(const program_t *program, uint32_t scope, const char *path);
-/* "upload", ...; "" of -1. */
-const char *program_direction_name(int direction);
 /* pieces.c, for program_read: sets `parent` of COPY events, and `number` of what they belong to. */
 void program_claim_pieces(program_t *program);
 /* steps.c, for program_read: sets `step_path`, `steps` and each scope's `step`. */

@@ -92,8 +92,6 @@ TS_TEST(test_tables)
     assert_int_equal(program.nsteps, 2);
     assert_int_equal(program.scopes[program.steps[1]].step, 1);
     assert_string_equal(program.scopes[program.scopes[program.steps[1]].parent].path, "run");
-    assert_true(program_is_inside(&program, program.steps[0], "run"));
-    assert_false(program_is_inside(&program, program.steps[0], "ru"));
     program_free(&program);
 }
 
