@@ -23,7 +23,6 @@ typedef struct setup {
     int64_t nbytes;                  /* of big */
     int64_t link_nbytes;             /* of up */
     int64_t blockers, copy_blockers; /* how many large requests hide MANY small submissions */
-    const char *device_name;
     peer_copy_t *raw; /* the driver's pageable copies; NULL: there is no such driver */
     void *raw_host;
 } setup_t;
@@ -321,7 +320,7 @@ static fy_status_t measure(cal_t *cal, setup_t *s)
 fy_status_t cal_device(cal_t *cal)
 {
     fy_device_info_t info = FY_DEVICE_INFO_INIT;
-    setup_t s = { .device_name = fy_device_name(cal->device) };
+    setup_t s = { .nbytes = 0 };
     const fy_scope_t scope = fy_scope_begin("calibrate");
     fy_status_t status = fy_device_query(cal->device, &info);
     if (status == FY_STATUS_OK)

@@ -39,14 +39,11 @@ static void name_from(const char *model, char *name, size_t size)
     if (used == 0) snprintf(name, size, "calibrated");
 }
 
-typedef struct told {
-    char driver[64];
-} told_t;
+enum { DRIVER_NBYTES = 64 };
 
 static void note_driver(void *user, const char *key, const char *value)
 {
-    told_t *told = user;
-    if (strcmp(key, "driver") == 0) snprintf(told->driver, sizeof told->driver, "%s", value);
+    if (strcmp(key, "driver") == 0) snprintf(user, DRIVER_NBYTES, "%s", value);
 }
 
 /* "sim:0?profile=t4" gives "sim:1?profile=t4": a second device of its kind, or NULL. One that was
@@ -114,7 +111,7 @@ static fy_status_t print(session_t *session, const cal_t *cal, const cal_origin_
 static fy_status_t calibrate(session_t *session, const request_t *request, const char *spec)
 {
     cal_t *cal = tool_alloc(sizeof *cal);
-    told_t told = { "" };
+    char driver[DRIVER_NBYTES] = "";
     fy_device_info_t host = FY_DEVICE_INFO_INIT;
     *cal = (cal_t){ .device = session->device,
                     .is_model = session->info.is_simulated,
@@ -124,9 +121,9 @@ static fy_status_t calibrate(session_t *session, const request_t *request, const
     cal_origin_t origin = { .base = request->host_only ? request->base : NULL,
                             .host = host.model,
                             .clock = session_clock(session) };
-    if (status == FY_STATUS_OK) status = fy_device_describe(session->device, note_driver, &told);
+    if (status == FY_STATUS_OK) status = fy_device_describe(session->device, note_driver, driver);
     if (!request->host_only) origin.model = session->info.model;
-    if (*told.driver) origin.driver = told.driver;
+    if (*driver) origin.driver = driver;
     if (request->name)
         snprintf(origin.name, sizeof origin.name, "%s", request->name);
     else
