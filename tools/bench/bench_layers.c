@@ -194,23 +194,6 @@ static fy_status_t list_layers(fy_model_t *model, const image_case_t *what, laye
     return FY_STATUS_OK;
 }
 
-/* Indices of an embedding with `below` rows. */
-static fy_status_t make_tokens(fy_device_t *device, int rank, const int64_t *dims, int64_t below,
-                               fy_tensor_t **out_tokens)
-{
-    fy_tensor_t *host;
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    void *data;
-    FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_I32, rank, dims, &host));
-    FY_TRY(fy_tensor_query(host, &info));
-    FY_TRY(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
-    for (int64_t i = 0; i < (int64_t)info.nelem; i++)
-        ((int32_t *)data)[i] = (int32_t)((i * 31 + i / 7) % (below > 0 ? below : 1));
-    FY_TRY(fy_tensor_upload(host, device, NULL, out_tokens));
-    fy_tensor_destroy(host);
-    return FY_STATUS_OK;
-}
-
 /* Inputs and seed, in the current scope. */
 static fy_status_t make_tensors(session_t *session, fy_tensor_t *rng, layer_t *layer)
 {
@@ -224,8 +207,8 @@ static fy_status_t make_tensors(session_t *session, fy_tensor_t *rng, layer_t *l
     for (size_t i = 0; i < info->ninputs; i++) {
         if (strcmp(info->type, "embedding") == 0) {
             layer->nbytes = 0; /* of the table only the rows */
-            FY_TRY(make_tokens(session->device, layer->in_rank[i], layer->in[i], facts.dims[0],
-                               &layer->x[i]));
+            FY_TRY(image_tokens(session->device, layer->in_rank[i], layer->in[i],
+                                facts.dims[0] > 0 ? facts.dims[0] : 1, &layer->x[i]));
         } else {
             FY_TRY(
                 fy_rand(rng, FY_DTYPE_F32, layer->in_rank[i], layer->in[i], -1, 1, &layer->x[i]));

@@ -15,16 +15,10 @@ double wall_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double median(double *values, size_t count)
 {
     if (!count) return NAN;
-    qsort(values, count, sizeof *values, compare);
+    qsort(values, count, sizeof *values, compare_reals);
     return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 

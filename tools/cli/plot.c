@@ -172,13 +172,9 @@ static void write_panels(FILE *file, const plot_t *plot)
     size_t starts[PLOT_MOST_PANELS], count = 0;
     for (size_t s = 0; s < plot->nseries && count < PLOT_MOST_PANELS; s += panel_size(plot))
         if (panel_has_points(plot, s)) starts[count++] = s;
-    if (count > 1) {
-        fprintf(file, "set multiplot layout 1,%zu ", count);
-        write_title(file, plot);
-    } else {
-        fputs("set ", file);
-        write_title(file, plot);
-    }
+    fputs("set ", file);
+    if (count > 1) fprintf(file, "multiplot layout 1,%zu ", count);
+    write_title(file, plot);
     fprintf(file, "set key %s noenhanced\n", count > 1 ? "below" : "outside right top");
     for (size_t i = 0; i < count; i++) write_lines(file, plot, starts[i]);
     if (count > 1) fputs("unset multiplot\n", file);
@@ -253,17 +249,13 @@ fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numb
         exit_status = pclose(pipe);
     }
     sigaction(SIGPIPE, &before, NULL);
-    if (!pipe)
-        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot start gnuplot: %s",
-                            strerror(error));
+    if (!pipe) return TOOL_FAIL(IO, "cannot start gnuplot: %s", strerror(error));
     /* -1: gnuplot exited with 0 before it had read everything */
     if (exit_status != 0 && exit_status != -1)
-        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__,
-                            "gnuplot could not draw %s (exit status %d)", path,
-                            WIFEXITED(exit_status) ? WEXITSTATUS(exit_status) : -1);
+        return TOOL_FAIL(IO, "gnuplot could not draw %s (exit status %d)", path,
+                         WIFEXITED(exit_status) ? WEXITSTATUS(exit_status) : -1);
     if (exit_status == -1 || !is_whole(path))
-        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__,
-                            "gnuplot did not write all of %.400s: is the disk full?", path);
+        return TOOL_FAIL(IO, "gnuplot did not write all of %.400s: is the disk full?", path);
     *out_drawn = true;
     return FY_STATUS_OK;
 }

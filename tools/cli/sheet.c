@@ -153,14 +153,10 @@ void sheet_print_csv(const sheet_t *sheet, FILE *file)
 fy_status_t sheet_csv(const sheet_t *sheet, const char *path)
 {
     FILE *file = fopen(path, "we");
-    if (!file)
-        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot create %s: %s", path,
-                            strerror(errno));
+    if (!file) return TOOL_FAIL(IO, "cannot create %s: %s", path, strerror(errno));
     sheet_print_csv(sheet, file);
     int failed = ferror(file), error = errno;
     if (fclose(file) != 0 && !failed) failed = 1, error = errno;
-    if (failed)
-        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot write %s: %s", path,
-                            strerror(error));
+    if (failed) return TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(error));
     return FY_STATUS_OK;
 }

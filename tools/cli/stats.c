@@ -13,7 +13,7 @@ void sample_add(sample_t *sample, double value)
     if (sample->count < ROUNDS_MOST) sample->values[sample->count++] = value;
 }
 
-static int compare(const void *a, const void *b)
+int compare_reals(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -26,8 +26,7 @@ static double quantile(const double *sorted, size_t count, double p)
     return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t draw(uint64_t *state)
+uint64_t random_bits(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -40,7 +39,7 @@ static double resample_median(const double *sorted, size_t count, uint64_t *stat
 {
     uint16_t times[ROUNDS_MOST] = { 0 };
     size_t seen = 0, at = 0;
-    for (size_t i = 0; i < count; i++) times[(draw(state) >> 32) * count >> 32]++;
+    for (size_t i = 0; i < count; i++) times[(random_bits(state) >> 32) * count >> 32]++;
     while (seen + times[at] <= (count - 1) / 2) seen += times[at++];
     const double lower = sorted[at];
     while (seen + times[at] <= count / 2) seen += times[at++];
@@ -53,7 +52,7 @@ static void find_interval(const double *sorted, size_t count, spread_t *out)
     uint64_t state = RESAMPLE_SEED;
     const double tail = 0.005 * (100 - CONFIDENCE_PERCENT);
     for (int i = 0; i < RESAMPLES; i++) medians[i] = resample_median(sorted, count, &state);
-    qsort(medians, RESAMPLES, sizeof *medians, compare);
+    qsort(medians, RESAMPLES, sizeof *medians, compare_reals);
     out->low = quantile(medians, RESAMPLES, tail);
     out->high = quantile(medians, RESAMPLES, 1 - tail);
 }
@@ -67,7 +66,7 @@ spread_t sample_spread(const sample_t *sample)
         if (!isfinite(sample->values[i])) return spread;
     if (!count) return spread;
     memcpy(sorted, sample->values, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, compare);
+    qsort(sorted, count, sizeof *sorted, compare_reals);
     spread.median = quantile(sorted, count, 0.5);
     spread.q1 = quantile(sorted, count, 0.25);
     spread.q3 = quantile(sorted, count, 0.75);

@@ -43,6 +43,8 @@ typedef struct spread {
     size_t rounds;
 } spread_t;
 
+/* For qsort, of doubles. */
+int compare_reals(const void *a, const void *b);
 /* Values beyond ROUNDS_MOST are dropped. */
 void sample_add(sample_t *sample, double value);
 /* The quartiles interpolate between neighbours (Hyndman and Fan 1996, definition 7). The interval
@@ -56,6 +58,8 @@ double spread_half_percent(const spread_t *spread);
 spread_t spread_rate(double scale, const spread_t *spread);
 /* Each figure times `factor`, which is positive. */
 spread_t spread_scale(double factor, const spread_t *spread);
+/* splitmix64 (Steele, Lea, Flood 2014). */
+uint64_t random_bits(uint64_t *state);
 /* Has `sample` enough rounds for `effort`? */
 bool effort_is_met(const effort_t *effort, const sample_t *sample);
 

@@ -28,15 +28,6 @@ typedef struct run {
     uint64_t state; /* of the draws */
 } run_t;
 
-/* In [0, 1); splitmix64 (Steele, Lea, Flood 2014). */
-static double draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
-}
-
 /* ---- one byte ---- */
 
 /* The last bytes as tokens [1, context]; the positions after them are 0, and a causal model does
@@ -104,7 +95,7 @@ static int choose(const run_t *run, const float scores[BYTES], uint64_t *state)
         weights[i] = scores[i] < lowest ? 0 : exp((scores[i] - scores[best]) / temperature);
         sum += weights[i];
     }
-    double left = draw(state) * sum;
+    double left = (double)(random_bits(state) >> 11) * 0x1p-53 * sum; /* of [0, sum) */
     for (int i = 0; i < BYTES; i++) {
         left -= weights[i];
         if (left < 0 && weights[i] > 0) return i;

@@ -43,6 +43,12 @@ static fy_status_t make(fy_device_t *device, fy_dtype_t dtype, int rank, const i
 static int64_t number(int64_t i) { return i; }
 static int64_t token(int64_t i) { return i * 31 + i / 7; }
 
+fy_status_t image_tokens(fy_device_t *device, int rank, const int64_t *dims, int64_t below,
+                         fy_tensor_t **out_tokens)
+{
+    return make(device, FY_DTYPE_I32, rank, dims, token, below, out_tokens);
+}
+
 static fy_status_t make_samples(fy_device_t *device, const image_case_t *what,
                                 image_train_t *out_train)
 {

@@ -48,6 +48,9 @@ typedef struct image_train {
 float image_pixel(int64_t i);
 int64_t image_target(int64_t i);
 
+/* Made-up tokens below `below`, which is 1 at least. */
+fy_status_t image_tokens(fy_device_t *device, int rank, const int64_t *dims, int64_t below,
+                         fy_tensor_t **out_tokens);
 /* In the current scope, which must outlive it. Until image_train_end, dropout is on. */
 fy_status_t image_train_make(fy_device_t *device, const image_case_t *what,
                              image_train_t *out_train);

@@ -83,8 +83,8 @@ static fy_status_t check_sample(const train_run_t *run)
     FY_TRY(fy_model_sample_shape(run->request.spec, &rank, wanted));
     if (!run->request.recipe->is_image || rank != 3 || made->rank != 3) return FY_STATUS_OK;
     if (memcmp(wanted, made->dims, 3 * sizeof *wanted) == 0) return FY_STATUS_OK;
-    return fy_error_set(
-        FY_STATUS_SHAPE_MISMATCH, __FILE__, __LINE__,
+    return TOOL_FAIL(
+        SHAPE_MISMATCH,
         "%s takes images %lldx%lldx%lld, the batches have %lldx%lldx%lld: change --resize "
         "and --crop, or the model's options (size=N, channels=N)",
         run->request.spec, (long long)wanted[0], (long long)wanted[1], (long long)wanted[2],
