@@ -1,5 +1,5 @@
-/* `ferry experiment parallel --ranks N`: predicted scaling; and what other trainings on digits share
- * with the measured one. Next: exp_parallel_ranks.c. */
+/* `ferry experiment parallel --ranks N`: predicted scaling; and what other trainings on digits
+ * share with the measured one. Next: exp_parallel_ranks.c. */
 #ifndef FERRY_TOOLS_EXP_PARALLEL_H_
 #define FERRY_TOOLS_EXP_PARALLEL_H_
 
