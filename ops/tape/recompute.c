@@ -104,6 +104,7 @@ static bool is_read(const fy__tape_again_t *again, const fy_tensor_t *tensor)
 fy_status_t fy__tape_read_again(const fy_tape_t *tape, const fy_tensor_t *tensor)
 {
     fy__thread_t *thread = fy__thread();
+    if (fy__tensor_is_gone(tensor)) return FY_STATUS_OK;
     for (fy__tape_again_t *again = tape->again; again; again = again->outer) {
         if (again->has_run || is_state(again, tensor) || is_read(again, tensor) ||
             fy__scope_has(thread, again->depth, &tensor->handle))

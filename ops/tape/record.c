@@ -60,6 +60,14 @@ static FY_COLD fy_status_t refuse_write(const char *what, const fy_tensor_t *dst
         what, fy__tensor_format(dst, text, sizeof text));
 }
 
+/* `what` reads a constant. */
+static inline fy_status_t read_constant(const fy_tape_t *tape, const char *what,
+                                        const fy_tensor_t *tensor)
+{
+    FY_TRY(fy__tape_check_other(tape, what, tensor));
+    return FY_LIKELY(!tape->again) ? FY_STATUS_OK : fy__tape_read_again(tape, tensor);
+}
+
 /* Sources, then (takes_old) what result 0 was. Which have gradients: bits, those from 31 on as
  * one. */
 static inline fy_status_t take_sources(const fy__thread_t *thread, fy_tape_t *tape,
@@ -73,7 +81,7 @@ static inline fy_status_t take_sources(const fy__thread_t *thread, fy_tape_t *ta
         const bool is_known = tensor && tensor->valued && !fy__tensor_is_gone(tensor);
         const uint32_t value = is_known ? fy__tape_find(tape, tensor) : 0;
         operands[i] = (fy__tape_operand_t){ .value = value };
-        if (!value && tensor) FY_TRY(fy__tape_check_other(tape, row->info.name, tensor));
+        if (!value && tensor) FY_TRY(read_constant(tape, row->info.name, tensor));
         if (!value) continue;
         FY_TRY(check_unwritten(thread, tape, row->info.name, tensor, value));
         *out_valued |= 1u << (i < 31 ? i : 31);
@@ -277,7 +285,7 @@ fy_status_t fy__tape_check_leaving_slow(const fy__thread_t *thread, const fy_ten
                                         const char *what)
 {
     return fy__tape_find(thread->tape, src) ? refuse_without_rule(what, src, false)
-                                            : fy__tape_check_other(thread->tape, what, src);
+                                            : read_constant(thread->tape, what, src);
 }
 
 fy_status_t fy__tape_check_replay(const fy__thread_t *thread, const fy__storage_t *storage)

@@ -278,15 +278,14 @@ fy_status_t fy__tape_read_again(const fy_tape_t *tape, const fy_tensor_t *tensor
 /* ---- written.c ---- */
 
 /* BUSY if `tensor`, which has no value on the tape, has bytes that a recorded call wrote through
- * another handle; `what` reads them. Notes what a function reads that will run again. */
+ * another handle; `what` reads them. */
 fy_status_t fy__tape_check_other_slow(const fy_tape_t *tape, const char *what,
                                       const fy_tensor_t *tensor);
 static inline fy_status_t fy__tape_check_other(const fy_tape_t *tape, const char *what,
                                                const fy_tensor_t *tensor)
 {
-    return FY_LIKELY(!tape->nwritten && !tape->again)
-               ? FY_STATUS_OK
-               : fy__tape_check_other_slow(tape, what, tensor);
+    return FY_LIKELY(!tape->nwritten) ? FY_STATUS_OK
+                                      : fy__tape_check_other_slow(tape, what, tensor);
 }
 /* Whether recorded calls wrote to bytes of `tensor`. */
 bool fy__tape_is_written(const fy_tape_t *tape, const fy_tensor_t *tensor);
