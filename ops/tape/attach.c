@@ -93,10 +93,13 @@ static fy_status_t record(fy__thread_t *thread, attached_t *attached, size_t cou
                           fy_tensor_t *const *inputs, fy_tensor_t *result, bool *out_is_recorded)
 {
     fy_tape_t *tape = thread->tape;
+    const uint32_t ncalls = tape->ncalls;
+    bool is_noted;
     const fy__op_row_t row = { .info = attached->info, .gradient = &attached->user_rule.rule };
     FY_TRY(fy__tape_before(thread, tape, &row, count, (const fy_tensor_t *const *)inputs, NULL, 1,
-                           &result, out_is_recorded));
-    if (*out_is_recorded) fy__tape_kept(thread, tape, &result);
+                           &result, &is_noted));
+    if (is_noted) fy__tape_kept(thread, tape, &result);
+    *out_is_recorded = tape->ncalls > ncalls; /* else at most a constant was written */
     return FY_STATUS_OK;
 }
 

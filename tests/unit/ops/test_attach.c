@@ -110,6 +110,21 @@ TS_DEVICE_TEST(a_rule_that_fails_fails_the_backward)
     assert_true(net.rule.calls == 1 && net.rule.destroyed == 1);
 }
 
+/* Bytes that a recorded call wrote through another handle become a constant: no call is recorded. */
+TS_DEVICE_TEST(a_constant_over_written_bytes_is_not_recorded)
+{
+    net_t net;
+    fy_tensor_t *y = ts_iota(ctx->device, FY_DIMS(N), 1), *other;
+    fy_tape_info_t info = FY_TAPE_INFO_INIT;
+    ts_ok(fy_reshape(y, FY_DIMS(N), &other));
+    make(ctx, &net);
+    ts_ok(fy_axpy(y, 0.5, net.a));
+    ts_ok(fy_tape_attach(back, &net.rule, 2, (fy_tensor_t *[]){ net.b, net.b }, other, &product));
+    ts_ok(fy_tape_query(net.tape, &info));
+    assert_int_equal(info.calls, 1);
+    assert_int_equal(net.rule.destroyed, 1);
+}
+
 /* Without a tape, and without a watched input. */
 TS_DEVICE_TEST(constants_are_not_recorded)
 {
