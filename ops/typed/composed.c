@@ -61,6 +61,14 @@ static fy_tensor_t *cast_to_f32(chain_t *chain, const fy_tensor_t *src)
     return step1(chain, FY_OP_CAST, src, &(fy_cast_attrs_t){ FY_DTYPE_F32 });
 }
 
+/* Operands of one dtype; under autocast also f32 beside f16 or bf16, whose result is f32. */
+static bool go_together(uint8_t a, uint8_t b)
+{
+    return a == b || (fy__thread()->autocast && (is_half(a) || a == FY_DTYPE_F32) &&
+                      (is_half(b) || b == FY_DTYPE_F32));
+}
+static uint8_t joined(uint8_t a, uint8_t b) { return a == b ? a : FY_DTYPE_F32; }
+
 /* src, in f32 if it is f16 or bf16. */
 static const fy_tensor_t *widen(chain_t *chain, const fy_tensor_t *src)
 {
@@ -91,7 +99,7 @@ static fy_status_t check_pair(const char *call, const fy_tensor_t *a, const fy_t
         if (!src[i] || fy__tensor_is_gone(src[i])) return fy__refuse_null(call, 2, src);
     if (a->storage->device != b->storage->device) return fy__refuse_mixed(call, 2, src, 0, NULL);
     for (int i = 0; i < 2; i++) FY_TRY(fy_tensor_describe(src[i], &desc[i]));
-    if (desc[0].dtype != desc[1].dtype || !is_float(desc[0].dtype))
+    if (!go_together(desc[0].dtype, desc[1].dtype) || !is_float(desc[0].dtype))
         return FY_FAIL(DTYPE_MISMATCH,
                        "%s: src0 is %s, src1 is %s; both must have one float dtype: fy_cast "
                        "converts",
@@ -108,14 +116,14 @@ static fy_status_t check_pair(const char *call, const fy_tensor_t *a, const fy_t
     return FY_STATUS_OK;
 }
 
-/* The result of a loss whose elements are `each`. */
+/* The result of a loss of a and b whose elements are `each`. */
 static fy_status_t reduced(chain_t *chain, fy_tensor_t *each, fy_reduction_t reduction,
-                           uint8_t dtype, fy_tensor_t **out_loss)
+                           const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_loss)
 {
     const fy_reduce_attrs_t all = { 0, 0 };
     if (reduction != FY_REDUCTION_NONE)
         each = step1(chain, reduction == FY_REDUCTION_MEAN ? FY_OP_MEAN : FY_OP_SUM, each, &all);
-    return finish(chain, each, dtype, out_loss);
+    return finish(chain, each, joined(a->dtype, b->dtype), out_loss);
 }
 
 /* max(x, 0) is (x + |x|) / 2, which is exact, and whose slope at 0 is 1/2: then the gradient at 0
@@ -133,7 +141,7 @@ fy_status_t fy_bce_with_logits(const fy_tensor_t *logits, const fy_tensor_t *tar
     const fy_tensor_t *above = step2(&chain, FY_OP_ADD, half_x, half_size);
     const fy_tensor_t *linear = step2(&chain, FY_OP_SUB, above, step2(&chain, FY_OP_MUL, x, y));
     const fy_tensor_t *rest = step1(&chain, FY_OP_SOFTPLUS, affine(&chain, size, -1), &log1p_exp);
-    return reduced(&chain, step2(&chain, FY_OP_ADD, linear, rest), reduction, logits->dtype,
+    return reduced(&chain, step2(&chain, FY_OP_ADD, linear, rest), reduction, logits, target,
                    out_loss);
 }
 
@@ -149,7 +157,7 @@ fy_status_t fy_l1_loss(const fy_tensor_t *pred, const fy_tensor_t *target, fy_re
     chain_t chain = { "l1_loss", FY_STATUS_OK, 0, { NULL } };
     FY__REQUIRE_OUT("l1_loss", out_loss);
     FY_TRY(check_pair("l1_loss", pred, target, reduction));
-    return reduced(&chain, distance(&chain, pred, target), reduction, pred->dtype, out_loss);
+    return reduced(&chain, distance(&chain, pred, target), reduction, pred, target, out_loss);
 }
 
 /* With m = min(d, beta): m / beta (d - m / 2) is d^2 / (2 beta) below beta, and d - beta / 2 from
@@ -172,7 +180,7 @@ fy_status_t fy_smooth_l1_loss(const fy_tensor_t *pred, const fy_tensor_t *target
         const fy_tensor_t *part = affine(&chain, m, 1 / beta);
         d = step2(&chain, FY_OP_MUL, part, rest);
     }
-    return reduced(&chain, d, reduction, pred->dtype, out_loss);
+    return reduced(&chain, d, reduction, pred, target, out_loss);
 }
 
 /* A scalar like x. */
@@ -206,7 +214,7 @@ fy_status_t fy_kl_div(const fy_tensor_t *log_probs, const fy_tensor_t *target, i
     else
         log_p = safe_log(&chain, t);
     fy_tensor_t *each = step2(&chain, FY_OP_MUL, p, step2(&chain, FY_OP_SUB, log_p, x));
-    return reduced(&chain, each, reduction, log_probs->dtype, out_loss);
+    return reduced(&chain, each, reduction, log_probs, target, out_loss);
 }
 
 /* ---- variance ---- */
@@ -315,7 +323,7 @@ static fy_status_t check_param(const fy_tensor_t *x, const fy_tensor_t *param, c
     FY_TRY(fy_tensor_describe(x, &desc[0]));
     FY_TRY(fy_tensor_describe(param, &desc[1]));
     const int64_t channels = desc[0].dims[desc[0].rank - 1];
-    if (desc[0].dtype != desc[1].dtype)
+    if (!go_together(desc[0].dtype, desc[1].dtype))
         return FY_FAIL(DTYPE_MISMATCH, "group_norm: x is %s, %s is %s; fy_cast converts one",
                        FY__DESC_TEXT(&desc[0]), name, FY__DESC_TEXT(&desc[1]));
     if (desc[1].rank != 1 || desc[1].dims[0] != channels)
@@ -387,5 +395,7 @@ fy_status_t fy_group_norm(fy_tensor_t *x, int64_t groups, const fy_tensor_t *wei
     y = shaped(&chain, y, x->rank, x->dims);
     if (weight) y = step2(&chain, FY_OP_MUL, y, widen(&chain, weight));
     if (bias) y = step2(&chain, FY_OP_ADD, y, widen(&chain, bias));
-    return finish(&chain, y, x->dtype, out_y);
+    uint8_t dtype = weight ? joined(x->dtype, weight->dtype) : x->dtype;
+    if (bias) dtype = joined(dtype, bias->dtype);
+    return finish(&chain, y, dtype, out_y);
 }

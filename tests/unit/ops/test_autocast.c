@@ -87,6 +87,27 @@ TS_DEVICE_TEST(results_have_the_dtype_of_the_class)
     GIVES(fy_matmul(x, x, &y), y, FY_DTYPE_F32);
 }
 
+/* Calls that are made of several ops: also of an f32 and a half operand. */
+TS_DEVICE_TEST(composed_calls_take_f32_beside_halves)
+{
+    fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 0.5),
+                *half = full(ctx->device, FY_DTYPE_F16, 1), *weight, *y;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(ts_info(x).dims[1]), 1, &weight));
+    ts_fails(fy_l1_loss(half, x, FY_REDUCTION_MEAN, &y), DTYPE_MISMATCH);
+    ts_fails(fy_group_norm(half, 1, weight, NULL, 0.1, &y), DTYPE_MISMATCH);
+    ts_ok(fy_autocast_set(FY_DTYPE_F16));
+    GIVES(fy_l1_loss(half, x, FY_REDUCTION_MEAN, &y), y, FY_DTYPE_F32);
+    assert_true(ts_value(y) == 0.5);
+    GIVES(fy_smooth_l1_loss(x, half, 1, FY_REDUCTION_SUM, &y), y, FY_DTYPE_F32);
+    GIVES(fy_bce_with_logits(half, x, FY_REDUCTION_NONE, &y), y, FY_DTYPE_F32);
+    GIVES(fy_kl_div(half, x, 0, FY_REDUCTION_MEAN, &y), y, FY_DTYPE_F32);
+    GIVES(fy_l1_loss(half, half, FY_REDUCTION_MEAN, &y), y, FY_DTYPE_F16);
+    GIVES(fy_group_norm(half, 1, weight, NULL, 0.1, &y), y, FY_DTYPE_F32);
+    GIVES(fy_group_norm(half, 1, NULL, weight, 0.1, &y), y, FY_DTYPE_F32);
+    assert_true(fy_l1_loss(half, full(ctx->device, FY_DTYPE_F64, 1), FY_REDUCTION_MEAN, &y) ==
+                FY_STATUS_DTYPE_MISMATCH);
+}
+
 TS_DEVICE_TEST(other_dtypes_and_given_results_are_left_alone)
 {
     fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 1), *d = full(ctx->device, FY_DTYPE_F64, 1),
