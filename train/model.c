@@ -313,6 +313,21 @@ static bool has_gaps(const fy_model_t *model)
     return elements != model->room;
 }
 
+/* Whether the tape has gone back through the model: it would assign where it has no gradient. */
+static fy_status_t check_accumulates(const fy_model_t *model, const fy_tape_t *tape)
+{
+    fy_tensor_t *grad = NULL;
+    for (size_t i = 0; !grad && i < model->nparams; i++)
+        FY_TRY(fy_tape_grad(tape, model->params[i].value, &grad));
+    const bool is_known = grad != NULL;
+    fy_tensor_destroy(grad);
+    if (is_known) return FY_STATUS_OK;
+    return FYT_FAIL(INVALID_ARGUMENT,
+                    "model_backward: accumulate, and the gradients of model '%s' are those of "
+                    "another tape\n  Go back through all batches of an update with one tape",
+                    model->name);
+}
+
 fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,
                               const fy_backward_options_t *options)
 {
@@ -324,6 +339,7 @@ fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tenso
     FY_TRY(version_of(model->grads, &version));
     /* Gradients that earlier backward passes accumulated stay where this one adds nothing. */
     const bool keeps = own.accumulate && model->has_grads;
+    if (keeps) FY_TRY(check_accumulates(model, tape));
     const bool is_written = version != model->grads_version; /* by others, since the last one */
     own.clear = is_written && !keeps && has_gaps(model) ? model->grads : NULL;
     fy_scope_t scope = fy_scope_begin("backward");

@@ -50,7 +50,8 @@ typedef struct fy_backward_options {
     /* d result / d loss, of loss's shape, for instance a loss scale; not in bytes of a gradient
      * that the backward writes. NULL: 1, and loss must have one element */
     const fy_tensor_t *seed;
-    /* 1: adds to the gradients that watched tensors have from an earlier backward; 0: assigns */
+    /* 1: adds to the gradients that watched tensors have from an earlier backward of this tape,
+     * since they were watched last; 0: assigns */
     int accumulate;
     /* Called when the gradient of a parameter is complete, in the order in which the backward
      * completes them: no later request of the backward changes it. NULL: nothing. Parameters are

@@ -344,6 +344,33 @@ static void backward(fy_model_t *model, fy_tape_t *tape, fy_tensor_t *x, int acc
     ts_ok(fy_model_backward(model, tape, loss, &options));
 }
 
+/* It would assign where another tape's gradients are. */
+TS_DEVICE_TEST(test_gradients_accumulate_on_one_tape)
+{
+    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
+    fy_model_t *model = open_model(ctx, "linear", 3);
+    fy_tensor_t *const x = noise(ctx, FY_DIMS(2, 5)), *y, *loss;
+    fy_tape_t *first = watch(model), *second = watch(model);
+    backward(model, first, x, 0);
+    backward(model, first, x, 1);
+    float *before = bytes_of(model_info(model).grads);
+    options.accumulate = 1;
+    ts_ok(fy_tape_begin(second));
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+    ts_fails_with(fy_model_backward(model, second, loss, &options), INVALID_ARGUMENT,
+                  "are those of another tape");
+    float *after = bytes_of(model_info(model).grads);
+    assert_memory_equal(before, after, ts_info(model_info(model).grads).nbytes);
+    ts_ok(fy_model_backward(model, second, loss, NULL));
+    backward(model, second, x, 1);
+    free(before);
+    free(after);
+    fy_tape_destroy(first);
+    fy_tape_destroy(second);
+    fy_model_destroy(model);
+}
+
 static void expect_finite(const fy_tensor_t *tensor)
 {
     float *values = bytes_of(tensor);
