@@ -93,6 +93,17 @@ static fy_status_t save(fyt_trainer_t *trainer)
     return status;
 }
 
+/* Within a group, the gradients of its first batches are not there. */
+static fy_status_t check_place(const fyt_trainer_t *trainer)
+{
+    const int64_t group = trainer->options->accumulate, place = trainer->epoch_step;
+    if (place % group == 0) return FY_STATUS_OK;
+    return FYT_FAIL(INVALID_ARGUMENT,
+                    "train_run: the next batch is %lld of its epoch, within an update of %lld "
+                    "batches\n  Begin at batch %lld (fy_loader_seek), or at the next epoch",
+                    (long long)place, (long long)group, (long long)(place - place % group));
+}
+
 static fy_status_t resume(fyt_trainer_t *trainer)
 {
     fy_progress_t progress = FY_PROGRESS_INIT;
@@ -104,7 +115,8 @@ static fy_status_t resume(fyt_trainer_t *trainer)
     fy_status_t status = fy_checkpoint_load(trainer->options->checkpoint, trainer->model,
                                             trainer->optimizer, &progress);
     fy_scope_end(scope, 0, NULL);
-    if (status == FY_STATUS_UNAVAILABLE) return FY_STATUS_OK; /* there is none yet: a beginning */
+    if (status == FY_STATUS_UNAVAILABLE) /* there is none yet: a beginning */
+        return check_place(trainer);
     FY_TRY(status);
     if (progress.seed != trainer->data.seed)
         return FYT_FAIL(INVALID_ARGUMENT,
@@ -119,6 +131,7 @@ static fy_status_t resume(fyt_trainer_t *trainer)
     trainer->step = trainer->saved_step = progress.step;
     trainer->epoch = progress.epoch;
     trainer->epoch_step = progress.epoch_step;
+    FY_TRY(check_place(trainer));
     fyt_loss_resume(trainer, &progress);
     return fy_loader_seek(trainer->train, trainer->epoch, trainer->epoch_step);
 }
@@ -356,7 +369,7 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
     FY_TRY(fyt_replicas_check("train_run", trainer));
     trainer->epoch = trainer->data.epoch;
     trainer->epoch_step = trainer->data.step;
-    return FY_STATUS_OK;
+    return trainer->options->resume ? FY_STATUS_OK : check_place(trainer);
 }
 
 fy_status_t fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train,

@@ -134,11 +134,12 @@ typedef struct fy_train_result {
  * (may be NULL). Ledger and figures have the scopes "train/epoch/step", "train/epoch/loss",
  * "train/test", "train/checkpoint". A steady step has light requests only. The model is left in
  * evaluation.
- * Fails before the first step, with nothing changed: DEVICE_MISMATCH, SHAPE_MISMATCH,
- * DTYPE_MISMATCH (samples or labels of `train` or `test` do not fit the model or the loss),
- * BAD_VALUE (the data set has more classes than the model has scores), INVALID_ARGUMENT (also an
- * optimizer of another model; resume or checkpoint_every without `checkpoint`).
- * Fails later: IO (checkpoints), as requests; the model has the parameters of the last whole step.
+ * Fails before the first step, with nothing changed: DEVICE_MISMATCH, SHAPE_MISMATCH (samples or
+ * labels of `train` or `test` do not fit the model), DTYPE_MISMATCH (labels, the loss), BAD_VALUE
+ * (the data set has more classes than the model has scores), INVALID_ARGUMENT (also an optimizer of
+ * another model; resume or checkpoint_every without `checkpoint`; the loader is within an update).
+ * Fails later: DTYPE_MISMATCH (a layer takes no samples of that dtype), IO (checkpoints), as
+ * requests; the model has the parameters of the last whole step.
  */
 FY_API_STATUS fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train,
                            fy_loader_t *test, const fy_train_options_t *options,
