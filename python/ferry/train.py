@@ -268,6 +268,10 @@ class Dataset(Handle):
 
         x = tensor(samples)
         y = tensor(labels)
+        if y.ndim not in (1, 2) or 0 in y.shape[1:] or y.shape[:1] != x.shape[:1]:
+            raise ValueError(
+                f"labels of shape {y.shape} for samples of shape {x.shape}: [n], or [n, each]"
+            )
         is_regression = y.dtype in ("f32", "f64", "f16", "bf16")
         values = () if is_regression else memoryview(y.reshape(-1)).tolist()
         wrong = [value for value in values if not 0 <= value < 2**31 - 1]
@@ -285,8 +289,6 @@ class Dataset(Handle):
             targets=y.shape[1] if is_regression else 0,
             labels=y.shape[1] if not is_regression and y.ndim == 2 else 0,
         )
-        if y.shape[0] != x.shape[0]:
-            raise ValueError(f"{x.shape[0]} samples, {y.shape[0]} labels")
         self._as_parameter_ = _c.fy_dataset_create(info, x, y)
 
     @classmethod

@@ -107,6 +107,14 @@ class Custom(unittest.TestCase):
             train.custom(self.dense, {"weight": [1] * 9})
         self.assertEqual(self.model(self.custom())(x).shape, (2, 2))
 
+    def test_filters_begin_with_the_deviation_of_a_convolution(self):
+        def size(layer):
+            weight = train.Model("host", layer, (8, 8, 16)).parameters()["weight"]
+            return ferry.mean(weight * weight).item()
+
+        mine = train.custom(self.dense, {"weight": ([32, 3, 3, 16], ("kaiming_normal", 0))})
+        self.assertAlmostEqual(size(mine), 2 / (3 * 3 * 16), delta=1e-3)
+
     def test_layers_are_freed(self):
         def forward(x, weight, bias):
             return x @ weight.T + bias
@@ -288,6 +296,9 @@ class Training(unittest.TestCase):
         for label in (-1, 2**31 - 1):
             with self.assertRaisesRegex(ValueError, f"the label {label}: classes are 0 to"):
                 train.Dataset([[1.0], [2.0]], [label, label])
+        for shape in ([], [2, 2, 2], [2, 0], [3], [3, 1]):
+            with self.assertRaisesRegex(ValueError, "labels of shape"):
+                train.Dataset([[1.0], [2.0]], ferry.zeros(shape))
         with self.assertRaisesRegex(ValueError, "needs a Model, or"):
             train.Optimizer([])
 
