@@ -313,19 +313,32 @@ static bool has_gaps(const fy_model_t *model)
     return elements != model->room;
 }
 
-/* Whether the tape has gone back through the model: it would assign where it has no gradient. */
-static fy_status_t check_accumulates(const fy_model_t *model, const fy_tape_t *tape)
+/* Whether the tape has gradients of the model. Where it has none, it assigns. */
+static fy_status_t find_gradient(const fy_model_t *model, const fy_tape_t *tape, bool *out_is_there)
 {
     fy_tensor_t *grad = NULL;
     for (size_t i = 0; !grad && i < model->nparams; i++)
         FY_TRY(fy_tape_grad(tape, model->params[i].value, &grad));
-    const bool is_known = grad != NULL;
+    *out_is_there = grad != NULL;
     fy_tensor_destroy(grad);
-    if (is_known) return FY_STATUS_OK;
-    return FYT_FAIL(INVALID_ARGUMENT,
-                    "model_backward: accumulate, and the gradients of model '%s' are those of "
-                    "another tape\n  Go back through all batches of an update with one tape",
-                    model->name);
+    return FY_STATUS_OK;
+}
+
+/* The backward of a tape that has none: it replaces the block, to which `*out_before` is added. */
+static fy_status_t set_aside(const fy_model_t *model, fy_backward_options_t *options,
+                             fy_tensor_t **out_before)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    if (options->on_grad)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "model_backward: accumulate and on_grad, and this tape has no gradient of "
+                        "model '%s' since it was watched\n  Go back through all batches of an "
+                        "update with one tape",
+                        model->name);
+    FY_TRY(fy_tensor_query(model->grads, &info));
+    FY_TRY(fy_empty(info.device, info.dtype, info.rank, info.dims, out_before));
+    options->clear = model->grads;
+    return fy_copy(*out_before, model->grads);
 }
 
 fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,
@@ -339,11 +352,15 @@ fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tenso
     FY_TRY(version_of(model->grads, &version));
     /* Gradients that earlier backward passes accumulated stay where this one adds nothing. */
     const bool keeps = own.accumulate && model->has_grads;
-    if (keeps) FY_TRY(check_accumulates(model, tape));
+    fy_tensor_t *before = NULL;
+    bool is_known = true;
+    if (keeps) FY_TRY(find_gradient(model, tape, &is_known));
     const bool is_written = version != model->grads_version; /* by others, since the last one */
     own.clear = is_written && !keeps && has_gaps(model) ? model->grads : NULL;
     fy_scope_t scope = fy_scope_begin("backward");
-    fy_status_t status = fy_tape_backward(tape, loss, &own);
+    fy_status_t status = is_known ? FY_STATUS_OK : set_aside(model, &own, &before);
+    if (status == FY_STATUS_OK) status = fy_tape_backward(tape, loss, &own);
+    if (status == FY_STATUS_OK && before) status = fy_axpy(model->grads, 1, before);
     for (size_t i = 0; status == FY_STATUS_OK && !keeps && i < model->nparams; i++) {
         fy_tensor_t *grad = NULL;
         status = fy_tape_grad(tape, model->params[i].value, &grad);

@@ -97,10 +97,11 @@ static fy_status_t save(fyt_trainer_t *trainer)
 static fy_status_t check_place(const fyt_trainer_t *trainer)
 {
     const int64_t group = trainer->options->accumulate, place = trainer->epoch_step;
-    if (place % group == 0) return FY_STATUS_OK;
+    if (place % group == 0 || place == trainer->data.steps) return FY_STATUS_OK;
     return FYT_FAIL(INVALID_ARGUMENT,
                     "train_run: the next batch is %lld of its epoch, within an update of %lld "
-                    "batches\n  Begin at batch %lld (fy_loader_seek), or at the next epoch",
+                    "batches\n  Begin at batch %lld (fy_loader_seek), or resume with the former "
+                    "accumulate",
                     (long long)place, (long long)group, (long long)(place - place % group));
 }
 

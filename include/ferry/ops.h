@@ -220,9 +220,8 @@ FY_API_STATUS fy_norm(const fy_tensor_t *src, int naxes, const int *axes, int ke
 
 /* The variance, and its square root: the sum of (x - mean)^2 over n - correction; correction 0 or
  * 1; float. A large mean costs no accuracy: the mean of the differences is subtracted once more. If
- * n is at most correction: NaN, with the gradient 0. The gradient of fy_std is 0 where all elements
- * are equal. Made of existing ops: seven requests, and two temporaries of src's size (f16, bf16:
- * three, in f32). */
+ * n is at most correction: NaN, gradient 0. Of equal elements, too, fy_std has gradient 0. Made of
+ * existing ops: seven requests, two temporaries of src's size (f16, bf16: three, in f32). */
 FY_API_STATUS fy_var(const fy_tensor_t *src, int naxes, const int *axes, int correction,
                      int keepdims, fy_tensor_t **out_dst);
 FY_API_STATUS fy_std(const fy_tensor_t *src, int naxes, const int *axes, int correction,

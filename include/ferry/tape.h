@@ -148,7 +148,7 @@ FY_API void fy_recompute_options_init(fy_recompute_options_t *options, size_t nb
  * until the backward.
  * Takes over `user`, even when it fails. options may be NULL.
  * Fails: INVALID_ARGUMENT, UNSUPPORTED (a generator or a statistic that fn updates is not among
- * the states), OUT_OF_MEMORY, as fn; the backward: BUSY (an input, or what else fn read, was written
+ * the states), OUT_OF_MEMORY, as fn; the backward: BUSY (an input or what else fn read was written
  * since), INVALID_ARGUMENT (the second result has another dtype or shape), as fn. */
 FY_API_STATUS fy_tape_recompute(fy_recompute_fn fn, void *user, size_t count,
                                 fy_tensor_t *const *inputs, const fy_recompute_options_t *options,

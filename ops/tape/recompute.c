@@ -12,7 +12,7 @@
 /* A constant that the function read and did not make. */
 typedef struct read {
     fy_tensor_t *tensor; /* a handle of ours, in no scope */
-    uint64_t version;    /* of its bytes when the function had run */
+    uint64_t version;    /* of its bytes when the function read them first */
 } read_t;
 
 struct fy__tape_again {
@@ -84,8 +84,9 @@ fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *ta
 {
     char text[112];
     const fy__tape_again_t *again = tape->again;
-    if (is_state(again, dst)) return FY_STATUS_OK;
-    if (fy__scope_has(thread, again->depth, &dst->handle)) return FY_STATUS_OK;
+    while (again && (is_state(again, dst) || fy__scope_has(thread, again->depth, &dst->handle)))
+        again = again->outer;
+    if (!again) return FY_STATUS_OK;
     return FY_FAIL(UNSUPPORTED,
                    "%s: it updates %s inside fy_tape_recompute, whose function runs twice\n  "
                    "Name the tensor in options.states",
@@ -93,6 +94,15 @@ fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *ta
 }
 
 /* ---- what the function reads besides its inputs ---- */
+
+/* Another thread may own the scope of `tensor`, so its ring is not read. */
+static bool is_made(const fy__thread_t *thread, const fy__tape_again_t *again,
+                    const fy_tensor_t *tensor)
+{
+    for (uint32_t i = again->depth; i <= thread->depth; i++)
+        if (fy__handle_is_inside(&thread->frames[i - 1], &tensor->handle)) return true;
+    return false;
+}
 
 static bool is_read(const fy__tape_again_t *again, const fy_tensor_t *tensor)
 {
@@ -107,13 +117,14 @@ fy_status_t fy__tape_read_again(const fy_tape_t *tape, const fy_tensor_t *tensor
     if (fy__tensor_is_gone(tensor)) return FY_STATUS_OK;
     for (fy__tape_again_t *again = tape->again; again; again = again->outer) {
         if (again->has_run || is_state(again, tensor) || is_read(again, tensor) ||
-            fy__scope_has(thread, again->depth, &tensor->handle))
+            is_made(thread, again, tensor))
             continue;
         FY_TRY(fy__tape_grow((void **)&again->reads, &again->reads_room, again->nreads, 1,
                              sizeof *again->reads));
         fy_tensor_t *held = fy__tape_hold(thread, tensor);
         if (!held) return FY_STATUS_OUT_OF_MEMORY;
-        again->reads[again->nreads++] = (read_t){ .tensor = held };
+        again->reads[again->nreads++] =
+            (read_t){ held, fy__recording_version(thread, tensor->storage) };
     }
     return FY_STATUS_OK;
 }
@@ -124,8 +135,7 @@ static void end_reads(fy__thread_t *thread, fy__tape_again_t *again, const fy_te
 {
     for (uint32_t i = again->nreads; i-- > 0;) {
         read_t *read = &again->reads[i];
-        fy__storage_t *storage = read->tensor->storage;
-        read->version = fy__recording_version(thread, storage);
+        const fy__storage_t *storage = read->tensor->storage;
         if (atomic_load_explicit(&storage->refs, memory_order_acquire) > 1 &&
             !(result && result->storage == storage))
             continue;

@@ -64,7 +64,8 @@ static fy_tensor_t *cast_to_f32(chain_t *chain, const fy_tensor_t *src)
 /* Operands of one dtype; under autocast also f32 beside f16 or bf16, whose result is f32. */
 static bool go_together(uint8_t a, uint8_t b)
 {
-    return a == b || (fy__thread()->autocast && (is_half(a) || a == FY_DTYPE_F32) &&
+    const fy__thread_t *thread = fy__thread();
+    return a == b || (thread && thread->autocast && (is_half(a) || a == FY_DTYPE_F32) &&
                       (is_half(b) || b == FY_DTYPE_F32));
 }
 static uint8_t joined(uint8_t a, uint8_t b) { return a == b ? a : FY_DTYPE_F32; }

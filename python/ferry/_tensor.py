@@ -382,8 +382,8 @@ def tensor(data: Any, dtype: Any = None, device: Union[Device, str, None] = None
     dtype: by default that of the buffer, else "f32", "i64" or "bool" by the elements, which are
     numbers of Python or NumPy. Another dtype than the buffer's is a cast, as by ferry.cast. With
     `device`, the tensor is then uploaded there: heavy, as .upload(device). Fails: DeviceMismatch
-    (`data` is a tensor on another device: download it), ValueError (an integer dtype cannot hold
-    an element of a sequence), TypeError (an element is no number).
+    (`data` is a tensor on another device: download it), ValueError (an element of a sequence is
+    out of the dtype's range; f32 and bf16 give infinity), TypeError (an element is no number).
     """
     if isinstance(data, Tensor) and not data.is_host:
         memoryview(data)  # refuses, with the call that makes it possible

@@ -98,8 +98,9 @@ FY_API_STATUS fy_model_sync_norms(fy_model_t *model, const fy_norm_exchange_t *e
  * fy_tape_recompute_cheap if options.recompute_cheap was 1. */
 FY_API_STATUS fy_model_watch(fy_model_t *model, fy_tape_t *tape);
 /* fy_tape_backward. Then zeroes the gradients on which the loss did not depend (a light request
- * each; none in most models). A refused call leaves all gradients as they were, also
- * INVALID_ARGUMENT (`accumulate`, and the gradients are those of another tape). */
+ * each; none in most models). A refused call leaves all gradients as they were. With
+ * `accumulate`, a tape without gradients since the model was watched adds to those that are there,
+ * too: a copy of the block and two requests more; not with on_grad (INVALID_ARGUMENT). */
 FY_API_STATUS fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,
                                 const fy_backward_options_t *options);
 

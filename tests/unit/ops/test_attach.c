@@ -110,7 +110,7 @@ TS_DEVICE_TEST(a_rule_that_fails_fails_the_backward)
     assert_true(net.rule.calls == 1 && net.rule.destroyed == 1);
 }
 
-/* Bytes that a recorded call wrote through another handle become a constant: no call is recorded. */
+/* Bytes that a recorded call wrote through another handle become a constant. */
 TS_DEVICE_TEST(a_constant_over_written_bytes_is_not_recorded)
 {
     net_t net;

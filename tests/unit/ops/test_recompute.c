@@ -172,7 +172,7 @@ TS_DEVICE_TEST(tensors_from_inside_are_saved)
 }
 
 /* How a function reads what it did not make. */
-typedef enum way { BY_OP, BY_CONSTANT_OP, BY_VIEW, INSIDE, BY_UPLOAD, WAYS } way_t;
+typedef enum way { BY_OP, BY_CONSTANT_OP, BY_VIEW, INSIDE, BY_UPLOAD, WRITTEN_INSIDE, WAYS } way_t;
 typedef struct reading {
     way_t way;
     fy_tensor_t *scale;
@@ -193,6 +193,10 @@ static fy_status_t scaled(void *user, size_t count, fy_tensor_t *const *inputs, 
     case BY_VIEW: FY_TRY(fy_slice(scale, 0, 0, 3, &scale)); break;
     case BY_UPLOAD: FY_TRY(fy_tensor_upload(scale, device, NULL, &scale)); break;
     case INSIDE: return fy_tape_recompute(scaled, reading->inner, 1, &x, NULL, out_y);
+    case WRITTEN_INSIDE:
+        FY_TRY(fy_add(x, scale, &x));
+        FY_TRY(fy_fill(scale, 0));
+        return fy_mul(x, x, out_y);
     default: break;
     }
     return fy_mul(x, scale, out_y);
@@ -205,7 +209,7 @@ TS_DEVICE_TEST(what_the_function_reads_may_not_be_written)
     fy_tape_t *tape = ts_tape(x, NULL);
     fy_tape_info_t info = FY_TAPE_INFO_INIT;
     for (int i = 0; i < 2 * WAYS; i++) {
-        const bool is_written = i % 2;
+        const bool is_written = i % 2 || i / 2 == WRITTEN_INSIDE;
         reading_t inner = { .way = BY_OP }, reading = { (way_t)(i / 2), NULL, &inner };
         fy_device_t *from = reading.way == BY_UPLOAD ? fy_device_host() : ctx->device;
         if (reading.way == BY_UPLOAD && ctx->device == from) continue;
@@ -287,6 +291,8 @@ TS_DEVICE_TEST(refusals_say_what_and_leave_nothing)
     ts_ok(fy_tape_query(tape, &info));
     assert_int_equal(info.calls, 0);
     assert_int_equal(net.freed, 5);
+    ts_fails_with(fy_tape_recompute(inside, &net, 1, &x, &options, &y), UNSUPPORTED,
+                  "Name the tensor in options.states"); /* they are the inner one's only */
     options.nstates = 1, options.states = (fy_tensor_t *[]){ NULL };
     ts_fails_with(fy_tape_recompute(blocks, &net, 1, &x, &options, &y), INVALID_ARGUMENT,
                   "options->states[0] is NULL");

@@ -61,6 +61,26 @@ TS_DEVICE_TEST(test_the_training_loader_as_test)
     }
 }
 
+/* Where a loader stands: at the begin of an update, within one, at the end of the epoch. */
+TS_DEVICE_TEST(test_a_training_begins_with_an_update)
+{
+    fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
+    fy_loader_info_t place = FY_LOADER_INFO_INIT;
+    options.accumulate = 2;
+    options.epochs = 2;
+    for (int64_t step = 0; step <= STEPS; step++) {
+        parts_t p;
+        set_up(ctx, 1, &p);
+        ts_ok(fy_loader_seek(p.train, 0, step));
+        const fy_status_t status =
+            fy_train_run(p.model, p.optimizer, p.train, NULL, &options, NULL);
+        assert_int_equal(status, step == 1 ? FY_STATUS_INVALID_ARGUMENT : FY_STATUS_OK);
+        ts_ok(fy_loader_query(p.train, &place));
+        if (step == 1) assert_int_equal(place.step, 1);
+        drop_parts(&p);
+    }
+}
+
 /* ---- loaders that do not fit ---- */
 
 static fy_loader_t *loader_of(fy_device_t *device, fy_dataset_info_t info)
