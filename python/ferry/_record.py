@@ -78,7 +78,9 @@ def recompute(
 ) -> Tensor:
     """function(*inputs), whose inner results the tape does not keep: backward calls it again.
 
-    It must do the same each time. states: what it updates, random generators for instance.
+    It must do the same each time. states: what it updates, random generators for instance, and
+    what ops in place such as axpy write, also if the function made it. backward raises Busy if
+    what it reads was written meanwhile.
     """
     called = named("recompute", lambda given: function(*given))
     return _c.fy_tape_recompute(called, inputs, _c.fy_recompute_options_t(states=states))

@@ -104,10 +104,10 @@ def custom(
 
         train.custom(scaled, {"weight": ([128], ("constant", 1.0))}, name="scaled")
 
-    params: name to a shape (initially zeros), or to (shape, init). shape(dims) returns the result's
-    dims for an input's, the batch first; None: they are equal. macs: multiply-accumulates of one
-    call, or a function of the input's dims; for plans. An exception of `forward` ends the call of
-    the model.
+    params: name to a shape (initially zeros), or to (shape, init), whose fans are those of a filter
+    [outputs, ..., inputs]. shape(dims) returns the result's dims for an input's, the batch first;
+    None: they are equal. macs: multiply-accumulates of one call, or a function of the input's dims;
+    for plans. An exception of `forward` ends the call of the model.
     """
     check_callable("custom", "forward", forward)
     if shape is not None:
