@@ -151,6 +151,7 @@ def torch_kernels():
     filters = torch.rand(CHANNELS, CHANNELS, 3, 3, **like).to(memory_format=torch.channels_last)
     depthwise = torch.rand(CHANNELS, 1, 3, 3, **like).to(memory_format=torch.channels_last)
     heads = half.view(-1, ROWS, HEADS, HEAD).transpose(1, 2)
+    wide_heads = half.view(-1, ROWS, HEADS // 2, 2 * HEAD).transpose(1, 2)
     weights, gain, shift = torch.rand(WIDTH, WIDTH, **like), torch.ones(WIDTH, **like), torch.zeros(WIDTH, **like)
     channel_gain, channel_shift = torch.ones(CHANNELS, device=card), torch.zeros(CHANNELS, device=card)
     running = torch.zeros(CHANNELS, device=card), torch.ones(CHANNELS, device=card)
@@ -176,11 +177,18 @@ def torch_kernels():
 
     _, mean, rstd = aten.native_layer_norm(rows, [WIDTH], gain, shift, 1e-5)
     leaf = [scores.detach().requires_grad_(), images.detach().requires_grad_()]
-    parts = [heads.detach().requires_grad_() for _ in range(3)]
+    parts, wide = ([x.detach().requires_grad_() for _ in range(3)] for x in (heads, wide_heads))
+    rms = [rows.detach().requires_grad_(), gain.detach().requires_grad_()]
+
+    def rms_norm(x, weight):
+        return F.rms_norm(x, [WIDTH], weight, 1e-5)
+
     channel_gain.requires_grad_(), channel_shift.requires_grad_()
     pooled, of_input, of_weight = pool(leaf[1]), [True, False, False], [False, True, False]
     calls = {
         "add": lambda: torch.add(flat, other),
+        "add_bf16": lambda: torch.add(half, half),
+        "relu": lambda: torch.relu(half),
         "softmax": lambda: torch.softmax(matrix, 1),
         "sum_columns": lambda: matrix.sum(0),
         "transposed_copy": lambda: dense.copy_(matrix.t()),
@@ -191,6 +199,8 @@ def torch_kernels():
         "cross_entropy_backward": gradient_of(F.cross_entropy(leaf[0], targets), leaf[:1], None),
         "layer_norm": lambda: aten.native_layer_norm(rows, [WIDTH], gain, shift, 1e-5),
         "layer_norm_backward": lambda: aten.native_layer_norm_backward(rows, rows, [WIDTH], mean, rstd, gain, shift, [True] * 3),
+        "rms_norm": lambda: rms_norm(rows, gain),
+        "rms_norm_backward": gradient_of(rms_norm(*rms), rms, rows),
         "batch_norm": lambda: norm(images),
         "batch_norm_backward": gradient_of(norm(leaf[1]), [leaf[1], channel_gain, channel_shift], images),
         "max_pool": lambda: pool(images),
@@ -205,6 +215,8 @@ def torch_kernels():
         "linear_gelu": lambda: F.gelu(F.linear(rows, weights)),
         "attention": lambda: attend(heads, heads, heads),
         "attention_backward": gradient_of(attend(*parts), parts, heads),
+        "attention_128": lambda: attend(wide_heads, wide_heads, wide_heads),
+        "attention_128_backward": gradient_of(attend(*wide), wide, wide_heads),
     }
     return {name: time_of(call) for name, call in calls.items()}
 

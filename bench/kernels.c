@@ -3,8 +3,9 @@
  * convolutions; gpu_torch.py has the same calls of PyTorch.
  * Usage: kernels DEVICE [MEBI [REPEATS [NAME...]]]: tensors of MEBI * 2^20 elements (16), each call
  * once, then REPEATS times (20), fewer if these take more than 0.2 s, between two waits for the
- * device; with 0 nothing is timed. NAME: only these. A call that fails is reported, and the others
- * run. One JSON document on standard output, a table on standard error.
+ * device; with 0 nothing is timed, and MEBI may be 1/2 to 1/16, with shorter sequences. NAME: only
+ * these. A call that fails is reported, and the others run. One JSON document on standard output, a
+ * table on standard error, whose lines ptx_cost.py needs: one behind the inputs, one behind a call.
  * Exit 0; 1: a call failed; 2: usage. Not here: small requests (dispatch_floor.c), the driver's own
  * calls (cuda_probe.c). */
 #include <ferry/ferry.h>
@@ -22,7 +23,8 @@ enum {
     CHANNELS = 64,
     ROWS = 1024,
     HEADS = 8,
-    HEAD = 64
+    HEAD = 64,
+    WIDE_HEAD = 128
 };
 
 typedef struct inputs {
@@ -33,11 +35,11 @@ typedef struct inputs {
     fy_tensor_t *images, *filters; /* f32 */
     /* bf16 from here, but for statistics and parameters of norms */
     fy_tensor_t *half, *half_rows, *half_images, *half_filters, *half_depthwise, *half_pooled,
-        *half_weights, *half_heads;
+        *half_weights, *half_heads, *half_wide_heads;
     fy_tensor_t *scores, *targets, *slope;
-    fy_tensor_t *gain, *shift, *row_mean, *row_rstd, *channel_gain, *channel_shift, *channel_mean,
-        *channel_rstd, *running_mean, *running_var, *normed;
-    fy_tensor_t *attended, *lse;
+    fy_tensor_t *gain, *shift, *row_mean, *row_rstd, *row_rms, *channel_gain, *channel_shift,
+        *channel_mean, *channel_rstd, *running_mean, *running_var, *normed;
+    fy_tensor_t *attended, *lse, *wide_attended, *wide_lse;
 } inputs_t;
 
 static const fy_attention_attrs_t causal = { .is_causal = 1 };
@@ -54,6 +56,8 @@ static const fy_conv2d_attrs_t same = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE 
 
 #define KERNEL_LIST(X)                                                                             \
     X(add, 12, 1, fy_add(in->flat, in->other, &a))                                                 \
+    X(add_bf16, 6, 1, fy_add(in->half, in->half, &a))                                              \
+    X(relu, 4, 0, fy_relu(in->half, &a))                                                           \
     X(softmax, 8, 0, fy_softmax(in->matrix, 1, &a))                                                \
     X(sum_columns, 4, 0, fy_sum(in->matrix, FY_AXES(0), 0, &a))                                    \
     X(transposed_copy, 8, 0, fy_copy(in->dense, in->turned))                                       \
@@ -69,6 +73,9 @@ static const fy_conv2d_attrs_t same = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE 
     X(layer_norm_backward, 6, 0,                                                                   \
       fy_layer_norm_backward(in->half_rows, in->half_rows, in->row_mean, in->row_rstd, in->gain,   \
                              &a, &b, &c))                                                          \
+    X(rms_norm, 4, 0, fy_rms_norm(in->half_rows, in->gain, 1e-5, &a, &b))                          \
+    X(rms_norm_backward, 6, 0,                                                                     \
+      fy_rms_norm_backward(in->half_rows, in->half_rows, in->row_rms, in->gain, &a, &b))           \
     X(batch_norm, 6, 0,                                                                            \
       fy_batch_norm(in->half_images, in->channel_gain, in->channel_shift, NULL, in->running_mean,  \
                     in->running_var, &norming, &a, &b, &c))                                        \
@@ -98,7 +105,14 @@ static const fy_conv2d_attrs_t same = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE 
     X(attention_backward, 16, 5.0 * ROWS,                                                          \
       fy_scaled_dot_product_attention_backward(in->half_heads, in->half_heads, in->half_heads,     \
                                                in->half_heads, in->attended, in->lse, NULL,        \
-                                               &causal, &a, &b, &c))
+                                               &causal, &a, &b, &c))                               \
+    X(attention_128, 8, 2.0 * ROWS,                                                                \
+      fy_scaled_dot_product_attention(in->half_wide_heads, in->half_wide_heads,                    \
+                                      in->half_wide_heads, NULL, &causal, &a, &b))                 \
+    X(attention_128_backward, 16, 5.0 * ROWS,                                                      \
+      fy_scaled_dot_product_attention_backward(                                                    \
+          in->half_wide_heads, in->half_wide_heads, in->half_wide_heads, in->half_wide_heads,      \
+          in->wide_attended, in->wide_lse, NULL, &causal, &a, &b, &c))
 
 #define X(name, bytes, flops, call)                    \
     static fy_status_t call_##name(const inputs_t *in) \
@@ -141,14 +155,18 @@ static fy_status_t make_f32(inputs_t *in, fy_tensor_t *rng)
 
 static fy_status_t make_half(inputs_t *in, fy_tensor_t *rng)
 {
-    const int64_t n = in->n, rows = n / CLASSES;
+    const int64_t n = in->n, rows = n / CLASSES, width = HEADS * HEAD,
+                  sequence = n < ROWS * width ? n / width : ROWS;
     fy_tensor_t *weights, *depthwise, *scores;
     FY_TRY(fy_cast(in->flat, FY_DTYPE_BF16, &in->half));
     FY_TRY(fy_reshape(in->half, FY_DIMS(n / WIDTH, WIDTH), &in->half_rows));
     FY_TRY(fy_reshape(in->half, FY_DIMS(n / (IMAGE * IMAGE * CHANNELS), IMAGE, IMAGE, CHANNELS),
                       &in->half_images));
-    FY_TRY(fy_reshape(in->half, FY_DIMS(n / (ROWS * HEADS * HEAD), ROWS, HEADS, HEAD),
+    FY_TRY(fy_reshape(in->half, FY_DIMS(n / (sequence * width), sequence, HEADS, HEAD),
                       &in->half_heads));
+    FY_TRY(fy_reshape(in->half,
+                      FY_DIMS(n / (sequence * width), sequence, width / WIDE_HEAD, WIDE_HEAD),
+                      &in->half_wide_heads));
     FY_TRY(fy_cast(in->filters, FY_DTYPE_BF16, &in->half_filters));
     FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(CHANNELS, 3, 3, 1), -1, 1, &depthwise));
     FY_TRY(fy_cast(depthwise, FY_DTYPE_BF16, &in->half_depthwise));
@@ -172,12 +190,16 @@ static fy_status_t make_results(inputs_t *in)
     FY_TRY(fy_full(in->device, FY_DTYPE_F32, FY_DIMS(CHANNELS), 1, &in->running_var));
     FY_TRY(fy_layer_norm(in->half_rows, in->gain, in->shift, 1e-5, &rows, &in->row_mean,
                          &in->row_rstd));
+    FY_TRY(fy_rms_norm(in->half_rows, in->gain, 1e-5, &rows, &in->row_rms));
     FY_TRY(fy_batch_norm(in->half_images, in->channel_gain, in->channel_shift, NULL,
                          in->running_mean, in->running_var, &norming, &in->normed,
                          &in->channel_mean, &in->channel_rstd));
     FY_TRY(fy_max_pool2d(in->half_images, &pooling, &in->half_pooled));
-    return fy_scaled_dot_product_attention(in->half_heads, in->half_heads, in->half_heads, NULL,
-                                           &causal, &in->attended, &in->lse);
+    FY_TRY(fy_scaled_dot_product_attention(in->half_heads, in->half_heads, in->half_heads, NULL,
+                                           &causal, &in->attended, &in->lse));
+    return fy_scaled_dot_product_attention(in->half_wide_heads, in->half_wide_heads,
+                                           in->half_wide_heads, NULL, &causal, &in->wide_attended,
+                                           &in->wide_lse);
 }
 
 /* ---- their times ---- */
@@ -217,9 +239,9 @@ static void print_row(const kernel_t *kernel, double n, double ns, int is_first)
     const double gb = ns > 0 ? kernel->bytes * n / ns : 0,
                  gflop = ns > 0 ? kernel->flops * n / ns : 0;
     fprintf(stderr, "%-24s%14.0f%12.1f%14.1f\n", kernel->name, ns, gb, gflop);
-    printf(
-        "%s\n    { \"what\": \"%s\", \"ns\": %.0f, \"bytes_per_s\": %.0f, \"flop_per_s\": %.0f }",
-        is_first ? "" : ",", kernel->name, ns, gb * 1e9, gflop * 1e9);
+    printf("%s\n    { \"what\": \"%s\", \"ns\": %.0f, \"bytes_per_s\": %.0f, \"flop_per_s\": %.0f, "
+           "\"bytes_per_element\": %g }",
+           is_first ? "" : ",", kernel->name, ns, gb * 1e9, gflop * 1e9, kernel->bytes);
     fflush(stdout);
 }
 
@@ -230,9 +252,9 @@ static int is_asked(const char *name, char **names, int count)
     return count == 0;
 }
 
-static fy_status_t run(const char *spec, int64_t mebi, int repeats, char **names, int count)
+static fy_status_t run(const char *spec, int64_t n, int repeats, char **names, int count)
 {
-    inputs_t in = { .n = mebi << 20 };
+    inputs_t in = { .n = n };
     fy_tensor_t *rng;
     FY_TRY(fy_device_open(spec, &in.device));
     FY_TRY(fy_rng_create(in.device, 1, &rng));
@@ -260,20 +282,27 @@ static fy_status_t run(const char *spec, int64_t mebi, int repeats, char **names
 
 int main(int argc, char **argv)
 {
+    const char *const part = argc > 2 ? strchr(argv[2], '/') : NULL;
     const long mebi = argc > 2 ? strtol(argv[2], NULL, 10) : 16,
+               parts = part != NULL ? strtol(part + 1, NULL, 10) : 1,
                repeats = argc > 3 ? strtol(argv[3], NULL, 10) : 20;
+    const int is_part = mebi == 1 && repeats == 0 &&
+                        (parts == 2 || parts == 4 || parts == 8 || parts == 16);
     int known = argc > 1;
     for (int i = 4, k; i < argc; i++) {
         for (k = 0; k < KERNELS && strcmp(kernels[k].name, argv[i]) != 0; k++) {}
         known &= k < KERNELS;
     }
-    if (!known || mebi < 1 || mebi > 256 || repeats < 0 || repeats > 10000) {
-        fprintf(stderr, "usage: kernels DEVICE [MEBI [REPEATS [NAME...]]]   (MEBI 1 to 256, "
-                        "REPEATS 0 to 10000)\n");
+    if (!known || mebi < 1 || mebi > 256 || repeats < 0 || repeats > 10000 ||
+        (parts != 1 && !is_part)) {
+        fprintf(stderr,
+                "usage: kernels DEVICE [MEBI [REPEATS [NAME...]]]   (MEBI 1 to 256, or with "
+                "REPEATS 0 1/2, 1/4, 1/8, 1/16; REPEATS 0 to 10000)\n");
         return 2;
     }
     fy_scope_t scope = fy_scope_begin("kernels");
-    const fy_status_t status = run(argv[1], mebi, (int)repeats, argv + 4, argc > 4 ? argc - 4 : 0);
+    const fy_status_t status = run(argv[1], ((int64_t)mebi << 20) / parts, (int)repeats, argv + 4,
+                                   argc > 4 ? argc - 4 : 0);
     if (status != FY_STATUS_OK) fprintf(stderr, "kernels: %s\n", fy_error_get()->text);
     fy_scope_end(scope, 0, NULL);
     return status != FY_STATUS_OK;

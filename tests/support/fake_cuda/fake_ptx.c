@@ -31,6 +31,7 @@ static struct {
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 static const char *counts_path;
+static int has_lines; /* FAKE_CUDA_PTX_LAUNCHES */
 static uint64_t nfaults;
 
 uint64_t fake_cuda_faults(void)
@@ -54,19 +55,30 @@ static void close_counts(FILE *file)
     if (file == NULL || fclose(file) != 0) perror("FAKE_CUDA_PTX_COUNTS");
 }
 
+static void print_counts(FILE *file, const char *name, const ptx_counts_t *counts)
+{
+    fprintf(file, "%s\t%llu\t%llu\t%llu\t%llu\t%llu\n", name, (unsigned long long)counts->launches,
+            (unsigned long long)counts->instructions, (unsigned long long)counts->sectors_read,
+            (unsigned long long)counts->sectors_written,
+            (unsigned long long)counts->bank_conflicts);
+}
+
 static void write_counts(void)
 {
     FILE *file = open_counts();
-    for (size_t i = 0; file != NULL && i < KERNELS; i++) {
-        const ptx_counts_t *counts = &kernels[i].counts;
-        if (counts->launches == 0) continue;
-        fprintf(file, "%s\t%llu\t%llu\t%llu\t%llu\t%llu\n", kernels[i].name,
-                (unsigned long long)counts->launches, (unsigned long long)counts->instructions,
-                (unsigned long long)counts->sectors_read,
-                (unsigned long long)counts->sectors_written,
-                (unsigned long long)counts->bank_conflicts);
-    }
+    for (size_t i = 0; file != NULL && i < KERNELS; i++)
+        if (kernels[i].counts.launches > 0) print_counts(file, kernels[i].name, &kernels[i].counts);
     close_counts(file);
+}
+
+static void add_launch(ptx_counts_t *all, const char *name, const ptx_counts_t *counts)
+{
+    all->launches += counts->launches;
+    all->instructions += counts->instructions;
+    all->sectors_read += counts->sectors_read;
+    all->sectors_written += counts->sectors_written;
+    all->bank_conflicts += counts->bank_conflicts;
+    if (has_lines && counts->launches > 0) print_counts(stderr, name, counts);
 }
 
 static CUresult record_fault(const char *kernel, const char *report, CUresult code)
@@ -119,8 +131,10 @@ CUresult fake_run_ptx(int device, const char *name, const void *arguments, size_
 {
     static int has_begun;
     char report[PTX_REPORT_NBYTES] = "no memory";
+    ptx_counts_t counts = { 0 };
     size_t i = 0;
     if (!has_begun && (counts_path = getenv("FAKE_CUDA_PTX_COUNTS")) != NULL) atexit(write_counts);
+    if (!has_begun) has_lines = getenv("FAKE_CUDA_PTX_LAUNCHES") != NULL;
     has_begun = 1;
     while (i < KERNELS && strcmp(kernels[i].name, name) != 0) i++;
     if (i == KERNELS) return CUDA_ERROR_NOT_FOUND;
@@ -134,8 +148,10 @@ CUresult fake_run_ptx(int device, const char *name, const void *arguments, size_
                                   .arguments_nbytes = nbytes,
                                   .device = device,
                                   .translate = fake_translate,
-                                  .counts = counts_path != NULL ? &kernels[i].counts : NULL };
-    switch (ptx_run(&launch, report)) {
+                                  .counts = counts_path != NULL || has_lines ? &counts : NULL };
+    const ptx_fault_t fault = ptx_run(&launch, report);
+    add_launch(&kernels[i].counts, name, &counts);
+    switch (fault) {
     case PTX_OK: return CUDA_SUCCESS;
     case PTX_MISALIGNED: return record_fault(name, report, CUDA_ERROR_MISALIGNED_ADDRESS);
     case PTX_BARRIER:
