@@ -20,19 +20,6 @@
     {                                                                                          \
         return (T)0.5 * x * erfc##m(x * (T)-0.70710678118654752440);                           \
     }                                                                                          \
-    FY_FORMULA T fy__gelu_tanh_##sfx(T x)                                                      \
-    {                                                                                          \
-        const T u = (T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x);                 \
-        return (T)0.5 * x * ((T)1 + tanh##m(u));                                               \
-    }                                                                                          \
-    FY_FORMULA T fy__gelu_tanh_backward_##sfx(T dy, T x)                                       \
-    {                                                                                          \
-        const T t = tanh##m((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x));        \
-        const T du = (T)0.79788456080286535588 * ((T)1 + (T)0.134145 * x * x);                 \
-        const T slope = ((T)1 - t) * ((T)1 + t); /* 0 far out, where du is infinite */         \
-        const T more = slope > (T)0 ? (T)0.5 * x * slope * du : (T)0;                          \
-        return dy * ((T)0.5 * ((T)1 + t) + more);                                              \
-    }                                                                                          \
     FY_FORMULA T fy__softplus_##sfx(T x, T beta, T threshold)                                  \
     {                                                                                          \
         const T u = beta * x;                                                                  \
@@ -78,5 +65,44 @@
 FY_ACTIVATIONS(f32, float, f)
 FY_ACTIVATIONS(f64, double, )
 #undef FY_ACTIVATIONS
+
+#define FY_GELU_TANH(sfx, T, m)                                                         \
+    FY_FORMULA T fy__gelu_tanh_##sfx(T x)                                               \
+    {                                                                                   \
+        const T u = (T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x);          \
+        return (T)0.5 * x * ((T)1 + tanh##m(u));                                        \
+    }                                                                                   \
+    FY_FORMULA T fy__gelu_tanh_backward_##sfx(T dy, T x)                                \
+    {                                                                                   \
+        const T t = tanh##m((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x)); \
+        const T du = (T)0.79788456080286535588 * ((T)1 + (T)0.134145 * x * x);          \
+        const T slope = ((T)1 - t) * ((T)1 + t); /* 0 far out, where du is infinite */  \
+        const T more = slope > (T)0 ? (T)0.5 * x * slope * du : (T)0;                   \
+        return dy * ((T)0.5 * ((T)1 + t) + more);                                       \
+    }
+
+FY_GELU_TANH(f64, double, )
+#if !defined(__CUDA_ARCH__)
+FY_GELU_TANH(f32, float, f)
+#else
+/* (1 + tanh u) / 2 = 1 / (1 + e), e = exp(-2 u), by two instructions of at most 2 and 1 units in the
+ * last place: an error of e moves the result by its share e / (1 + e). */
+FY_FORMULA float fy__gelu_tanh_exp(float x)
+{
+    return fy__exp2_fast(x * (x * x * -0.102943240f - 2.30220820f)); /* -2 log2(e) u */
+}
+FY_FORMULA float fy__gelu_tanh_f32(float x)
+{
+    return x * fy__reciprocal_fast(1.0f + fy__gelu_tanh_exp(x));
+}
+FY_FORMULA float fy__gelu_tanh_backward_f32(float dy, float x)
+{
+    const float e = fy__gelu_tanh_exp(x), s = fy__reciprocal_fast(1.0f + e);
+    const float rest = e * s; /* 1 - s; not above 0 far out, where e or du is infinite */
+    const float more = rest * (x * (x * x * 0.214064449f + 1.59576912f));
+    return dy * (s + s * (rest > 0.0f ? more : 0.0f));
+}
+#endif
+#undef FY_GELU_TANH
 
 #endif

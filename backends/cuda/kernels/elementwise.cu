@@ -53,10 +53,9 @@ template <typename T, int W> __device__ inline void wide(const fy_args &args)
     const bool two = args.nsrc == 2, reads_dst = updates(args.op) || args.accumulate;
     const uint64_t groups = args.wide ? args.nelem / W : 0;
     for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
-        T a[W], b[W], y[W], r[W];
+        T a[W], b[W], y[W], r[W]; // b, y: not read by an op that has none
         int64_t at[3];
         locate_group<W>(args, d, operands, group, at);
-        for (int i = 0; i < W; i++) b[i] = y[i] = (T)0;
         load_or_repeat<W>(sa, at[1], a);
         if (two) load_or_repeat<W>(sb, at[2], b);
         if (reads_dst) load_wide<W>(d, at[0], y);

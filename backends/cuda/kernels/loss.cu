@@ -39,6 +39,82 @@ template <typename T> __device__ inline T weight_at(const fy_args &args, uint32_
     return load<T>(args.src[t + 1], target * args.src[t + 1].strides[0]);
 }
 
+// ---- rows of f16 or bf16 at any address, 2-byte steps: a group of 8 threads or more ----
+
+// body(k, x) for elements k, k + 1, ...: an x of eight where 16 bytes are aligned, else of one.
+template <int D, typename Body>
+__device__ inline void walk_half_row(const fy_args &args, const fy_operand &s, int64_t base,
+                                     int64_t end, Body body)
+{
+    const int64_t lane = lane_of(args);
+    const int64_t before = -(int64_t)((uintptr_t)element<uint16_t>(s, base) / 2) & 7;
+    const int64_t head = before < end ? before : end, wide = (end - head) & ~(int64_t)7;
+    const auto one = [&](int64_t k) {
+        float x[1] = { widened<D, float>(*element<uint16_t>(s, base + k)) };
+        body(k, x);
+    };
+    if (lane < head) one(lane);
+    walk_row<reads<D, 8>, 4, float>(args, s, base + head, 1, lane * 8, args.lanes * 8, wide,
+                                    [&](int64_t k, float(&x)[8]) { body(head + k, x); });
+    if (head + wide + lane < end) one(head + wide + lane);
+}
+
+// exp(x - top) with the digits of a half.
+__device__ inline float half_exponential(float x, float top)
+{
+    return fy__exp2_fast((x - top) * 1.44269504f);
+}
+
+// A NaN reaches the sum, if not the largest value.
+template <int D>
+__device__ inline float half_exponentials(const fy_args &args, const fy_operand &s, int64_t base,
+                                          int64_t classes, float *scratch, float *top)
+{
+    float most = -INFINITY, sum = 0;
+    walk_half_row<D>(args, s, base, classes, [&](int64_t, auto &x) {
+        for (const float each : x) most = fmaxf(most, each);
+    });
+    most = group_reduce(args, most, scratch, [](float a, float b) { return fmaxf(a, b); });
+    walk_half_row<D>(args, s, base, classes, [&](int64_t, auto &x) {
+        for (const float each : x) sum += half_exponential(each, most);
+    });
+    *top = most;
+    return group_reduce(args, sum, scratch, [](float a, float b) { return a + b; });
+}
+
+// scale exp(x - top), at the target less `at`; dst is aligned as the logits are.
+template <int D>
+__device__ inline void half_gradients(const fy_args &args, const fy_operand &s, int64_t base,
+                                      int64_t to, int64_t classes, int64_t target, float top,
+                                      float scale, float at)
+{
+    walk_half_row<D>(args, s, base, classes, [&](int64_t k, auto &x) {
+        constexpr int W = sizeof x / sizeof *x;
+        for (float &each : x) each = half_exponential(each, top) * scale;
+        if ((uint64_t)(target - k) < W)
+            for (int i = 0; i < W; i++)
+                if (k + i == target) x[i] -= at;
+        write_as<W, stored<D>>(args.dst[0], to + k, x);
+    });
+}
+
+// Runs body(reads<dtype, 8>()) if the group of a kernel in f32 walks such rows of `s`.
+template <typename R, typename T, typename Body>
+__device__ inline bool by_half(const fy_args &args, const fy_operand &s, Body body)
+{
+    if constexpr (sizeof(T) == sizeof(float) && (R::n == 8 || R::n == 1)) {
+        if (args.lanes < 32 || s.strides[s.rank - 1] != 1) return false;
+        if (s.dtype == FY_DTYPE_BF16)
+            body(reads<FY_DTYPE_BF16, 8>());
+        else if (s.dtype == FY_DTYPE_F16)
+            body(reads<FY_DTYPE_F16, 8>());
+        else
+            return false;
+        return true;
+    }
+    return false;
+}
+
 // The row's largest logit and the sum of exponentials relative to it, for the group.
 template <typename R, typename T>
 __device__ inline T exponentials(const fy_args &args, const fy_operand &s, int64_t base,
@@ -53,6 +129,11 @@ __device__ inline T exponentials(const fy_args &args, const fy_operand &s, int64
     const auto add = [&](int64_t, T(&x)[W]) {
         for (int i = 0; i < W; i++) sum += exponential(x[i] - most);
     };
+    T all = 0;
+    if (!can_keep<R>(args, classes) && by_half<R, T>(args, s, [&](auto r) {
+            all = half_exponentials<decltype(r)::dtype>(args, s, base, classes, scratch, top);
+        }))
+        return all;
     const auto group_most = [&] {
         return group_reduce(args, most, scratch, [](T a, T b) { return larger(a, b); });
     };
@@ -165,7 +246,7 @@ __device__ inline void class_loss(const fy_args &args, T *scratch, double *sums)
 }
 
 template <typename T>
-__device__ inline void class_loss_rows(const fy_args &args, T *scratch, double *sums)
+__device__ __forceinline__ void class_loss_rows(const fy_args &args, T *scratch, double *sums)
 {
     by_reads(T(), args, [&](auto r) { class_loss<decltype(r)>(args, scratch, sums); });
 }
@@ -198,6 +279,14 @@ template <typename T> __device__ inline void class_loss_mean(const fy_args &args
 FY_SHARED_KERNEL(fy_class_loss_mean_f32, per_warp<double>, class_loss_mean<float>)
 FY_SHARED_KERNEL(fy_class_loss_mean_f64, per_warp<double>, class_loss_mean<double>)
 
+// Is the gradient's row stored as the logits' row is, at the same distance from 16 bytes?
+__device__ inline bool is_alike(const fy_args &args, int64_t base, int64_t to)
+{
+    const fy_operand &s = args.src[1], &d = args.dst[0];
+    const uint64_t from = s.data + (uint64_t)base * 2, at = d.data + (uint64_t)to * 2;
+    return s.dtype == d.dtype && d.strides[d.rank - 1] == 1 && (from - at) % 16 == 0;
+}
+
 // A mean's divisor is in dst[1] if that was computed before; else each block computes it.
 template <typename R, typename T>
 __device__ inline void class_loss_backward(const fy_args &args, T *scratch, double *sums)
@@ -228,6 +317,12 @@ __device__ inline void class_loss_backward(const fy_args &args, T *scratch, doub
             if (smoothing != 0) all += g * each * sum_of_weights<T>(args, t, classes, scratch);
             if (fused) scale = all / exponentials<R, T>(args, s, base, classes, scratch, &top);
         }
+        if (fused && counts && smoothing == 0 && !args.accumulate && is_alike(args, base, to) &&
+            by_half<R, T>(args, s, [&](auto r) {
+                half_gradients<decltype(r)::dtype>(args, s, base, to, classes, target, top, scale,
+                                                   at);
+            }))
+            continue;
         for (int64_t k = lane_of(args) * W; k < classes; k += args.lanes * W) {
             T x[W];
             if (fused && counts) load_row<W>(args, s, base + k * from, x);
@@ -243,7 +338,8 @@ __device__ inline void class_loss_backward(const fy_args &args, T *scratch, doub
 }
 
 template <typename T>
-__device__ inline void class_loss_backward_rows(const fy_args &args, T *scratch, double *sums)
+__device__ __forceinline__ void class_loss_backward_rows(const fy_args &args, T *scratch,
+                                                         double *sums)
 {
     by_reads(T(), args, [&](auto r) { class_loss_backward<decltype(r)>(args, scratch, sums); });
 }

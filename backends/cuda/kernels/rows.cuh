@@ -31,7 +31,8 @@ template <int D, int N> struct reads {
 
 // Runs body(reads<D, N>()) for the float rows of a kernel that computes in float (f32, f16, bf16)
 // or double (f64). Order is the same in all.
-template <typename Body> __device__ inline void by_reads(float, const fy_args &args, Body body)
+template <typename Body>
+__device__ __forceinline__ void by_reads(float, const fy_args &args, Body body)
 {
     const bool aligned = (args.flags & FY__CUDA_ALIGNED) != 0;
     const int dtype = args.src[0].dtype;

@@ -182,6 +182,8 @@ TS_TEST(losses_of_many_scores_are_split)
         { 33, 130, 2, 1 },
         /* the rows' losses: complete pieces, the rest, the sum of both */
         { 2, 3000, 2, 1 },
+        { 9, 2049, 2, 1 }, /* each at another distance from 16 bytes */
+        { 3, 16387, 2, 1 },
         { 70001, 2, 4, 4 },
     };
     int32_t *targets = calloc(70001, sizeof *targets);
@@ -214,6 +216,29 @@ TS_TEST(losses_of_many_scores_are_split)
         }
     }
     free(targets);
+}
+
+/* Gradients of rows of odd length, whose logits and results lie alike or not. */
+TS_TEST(gradients_of_odd_rows)
+{
+    static const int64_t sizes[][2] = { { 9, 2049 }, { 3, 16387 }, { 5, 37 }, { 2, 9000 } };
+    static const float smoothings[] = { 0, 0.25f };
+    const int32_t targets[9] = { 0, 1, 7, 8, -100, 3, 30, 31, 2 };
+    for (size_t i = 0; i < LENGTH(sizes); i++) {
+        for (size_t k = 0; k < LENGTH(floats) * LENGTH(smoothings); k++) {
+            const int32_t dtype = floats[k / LENGTH(smoothings)];
+            const fy_class_loss_attrs_t attrs = { FY_REDUCTION_NONE, -100,
+                                                  smoothings[k % LENGTH(smoothings)] };
+            op_case_t c = OP_CASE(FY_OP_CROSS_ENTROPY_BACKWARD, 1, 3, .attrs = &attrs,
+                                  .close = CLOSE, .given = { NULL, NULL, targets });
+            c.dst[0] = c.src[1] = DENSE_OF(dtype, sizes[i][0], sizes[i][1]);
+            c.src[0] = describe(dtype, 1, sizes[i], NULL);
+            c.src[2] = describe(FY_DTYPE_I32, 1, sizes[i], NULL);
+            for (c.shifted = 0; c.shifted < 8; c.shifted++) run_in(&c, 1);
+            c.accumulate = 1;
+            run_in(&c, 1);
+        }
+    }
 }
 
 TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);
