@@ -8,7 +8,7 @@
 
 #include "runtime/base/checked.h"
 
-enum { CHUNK_NBYTES = 16 << 10, ALIGNMENT = 16 };
+enum { CHUNK_NBYTES = 16 << 10, ALIGNMENT = 16, NEWEST = 64 };
 
 typedef struct fy__chunk {
     struct fy__chunk *next;
@@ -78,10 +78,16 @@ FY_COLD fy_status_t fy__recording_refuse(fy__recording_t *recording, const char 
 
 /* ---- slots ---- */
 
+static uint32_t index_start(const fy__recording_t *recording, const fy__storage_t *storage)
+{
+    return (uint32_t)(((uint64_t)(uintptr_t)storage * 0x9E3779B97F4A7C15ull) >> 40) &
+           (recording->index_size - 1);
+}
+
 static uint32_t *index_find(const fy__recording_t *recording, const fy__storage_t *storage)
 {
     const uint32_t mask = recording->index_size - 1;
-    uint32_t i = (uint32_t)(((uint64_t)(uintptr_t)storage * 0x9E3779B97F4A7C15ull) >> 40) & mask;
+    uint32_t i = index_start(recording, storage);
     while (recording->index[i] && recording->slots[recording->index[i] - 1].storage != storage)
         i = (i + 1) & mask;
     return &recording->index[i];
@@ -106,6 +112,23 @@ static fy_status_t index_grow(fy__recording_t *recording)
     return FY_STATUS_OK;
 }
 
+/* Moves later entries of the same run into the gap (Knuth, TAOCP 3, 6.4, algorithm R): a search
+ * passes no entries of destroyed storages. */
+static void index_remove(fy__recording_t *recording, const fy__storage_t *storage)
+{
+    const uint32_t mask = recording->index_size - 1;
+    uint32_t *const index = recording->index;
+    uint32_t gap = (uint32_t)(index_find(recording, storage) - index);
+    for (uint32_t i = (gap + 1) & mask; index[i]; i = (i + 1) & mask) {
+        const uint32_t start = index_start(recording, recording->slots[index[i] - 1].storage);
+        if (((i - start) & mask) < ((i - gap) & mask)) continue; /* it begins behind the gap */
+        index[gap] = index[i];
+        gap = i;
+    }
+    index[gap] = 0;
+    recording->index_used--;
+}
+
 /* A new slot, with a reference. Nothing has changed if it fails. */
 static fy_status_t add_slot(fy__recording_t *recording, fy__storage_t *storage, bool is_inside,
                             uint32_t *out_slot)
@@ -128,22 +151,34 @@ static fy_status_t add_slot(fy__recording_t *recording, fy__storage_t *storage, 
     return FY_STATUS_OK;
 }
 
-/* Releases storages that were made inside and have no other holder. The reference is the last, so
- * no thread can retain another from it. */
-static void reap(fy__thread_t *thread, fy__recording_t *recording)
+/* Releases storages that were made inside and have no other holder, from the live list's entry
+ * `first` on. The reference is the last, so no thread can retain another from it. */
+static void reap(fy__thread_t *thread, fy__recording_t *recording, uint32_t first)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < recording->nlive; i++) {
+    uint32_t kept = first;
+    for (uint32_t i = first; i < recording->nlive; i++) {
         fy__recording_slot_t *slot = &recording->slots[recording->live[i]];
         if (atomic_load_explicit(&slot->storage->refs, memory_order_acquire) != 1) {
             recording->live[kept++] = recording->live[i];
             continue;
         }
         fy__storage_t *storage = slot->storage;
+        index_remove(recording, storage);
         slot->storage = NULL;
         fy__storage_release(thread, storage);
     }
     recording->nlive = kept;
+}
+
+/* Before each new storage: the newest entries, as most results are dropped soon. All entries once
+ * in nlive / NEWEST storages. So a storage costs about 2 * NEWEST entries, in a recording of any
+ * length. */
+static void reap_some(fy__thread_t *thread, fy__recording_t *recording)
+{
+    const uint32_t newest = recording->nlive > NEWEST ? recording->nlive - NEWEST : 0;
+    const bool is_due = ++recording->unreaped >= recording->nlive / NEWEST;
+    if (is_due) recording->unreaped = 0;
+    reap(thread, recording, is_due ? 0 : newest);
 }
 
 fy_status_t fy__recording_storage(fy__thread_t *thread, fy__recording_t *recording, uint64_t nbytes,
@@ -151,7 +186,7 @@ fy_status_t fy__recording_storage(fy__thread_t *thread, fy__recording_t *recordi
 {
     uint32_t slot;
     fy__storage_t *storage;
-    reap(thread, recording);
+    reap_some(thread, recording);
     fy_status_t status = fy__storage_create_private(thread, recording->memory, nbytes, &storage);
     if (status != FY_STATUS_OK) return fy__recording_failed(recording, status);
     status = add_slot(recording, storage, true, &slot);
@@ -292,7 +327,7 @@ fy_status_t fy__recording_upload(fy__recording_t *recording, const fy_copy_t *co
 
 fy_status_t fy__recording_close(fy__thread_t *thread, fy__recording_t *recording)
 {
-    reap(thread, recording);
+    reap(thread, recording, 0);
     recording->nlive = 0;
     for (uint32_t i = 0; i < recording->nslots; i++) {
         if (!recording->slots[i].storage) continue;

@@ -76,13 +76,14 @@ typedef struct fy__recording {
 
     fy__recording_slot_t *slots;
     uint32_t nslots, slots_room;
-    /* storage -> slot + 1, open addressing; entries of destroyed storages stay until it grows */
+    /* storage -> slot + 1, open addressing */
     uint32_t *index;
     uint32_t index_size, index_used;
     /* while recording: slots of storages that were made inside and still exist; afterwards: all
      * that have a storage */
     uint32_t *live;
     uint32_t nlive, live_room;
+    uint32_t unreaped; /* storages made since the whole list was searched for unused ones */
     fy__copy_t copies[FY__COPIES]; /* that calls read: each replay makes them current first */
     uint32_t ncopies;
     struct fy__chunk *chunks; /* memory of descriptors, attributes and slot lists */
