@@ -2,6 +2,7 @@
  * upload, download, guard, and for wire bytes the executor itself. */
 #include <ferry/ledger.h>
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,51 +64,64 @@ fy_status_t fy_ledger_query(const char *scope_path, fy_ledger_totals_t *out_tota
 /* ---- walking ---- */
 
 enum { PATH = 512 };
-struct paths {
-    char **items;
+struct row { /* a node of one thread; nodes live as long as the process */
+    char *path;
+    fy__node_t *node;
+};
+struct rows {
+    struct row *items;
     size_t count, capacity;
 };
 
-static void add_path(void *user, fy__node_t *node)
+/* A path that was cut is that of its parent, whose totals contain the node. */
+static bool is_cut(const fy__node_t *node, const char *path)
 {
-    struct paths *paths = user;
-    char path[PATH];
-    if (paths->count == paths->capacity) {
-        const size_t capacity = paths->capacity ? paths->capacity * 2 : 32;
-        char **grown = realloc(paths->items, capacity * sizeof *grown);
-        if (!grown) return;
-        paths->items = grown;
-        paths->capacity = capacity;
-    }
-    char *copy = strdup(fy__node_path(node, path, sizeof path));
-    if (copy) paths->items[paths->count++] = copy;
+    char above[PATH];
+    return node->parent && strcmp(path, fy__node_path(node->parent, above, sizeof above)) == 0;
 }
 
-static void add_paths(void *user, fy__thread_t *thread)
+static void add_row(void *user, fy__node_t *node)
 {
-    fy__node_walk(&thread->root, add_path, user);
+    struct rows *rows = user;
+    char path[PATH];
+    if (rows->count == rows->capacity) {
+        const size_t capacity = rows->capacity ? rows->capacity * 2 : 32;
+        struct row *grown = realloc(rows->items, capacity * sizeof *grown);
+        if (!grown) return;
+        rows->items = grown;
+        rows->capacity = capacity;
+    }
+    if (is_cut(node, fy__node_path(node, path, sizeof path))) return;
+    char *copy = strdup(path);
+    if (copy) rows->items[rows->count++] = (struct row){ copy, node };
+}
+
+static void add_rows(void *user, fy__thread_t *thread)
+{
+    fy__node_walk(&thread->root, add_row, user);
 }
 
 /* "4096" before "65536". */
 static int compare(const void *a, const void *b)
 {
-    return strverscmp(*(char *const *)a, *(char *const *)b);
+    return strverscmp(((const struct row *)a)->path, ((const struct row *)b)->path);
 }
 
 void fy_ledger_walk(void (*fn)(void *user, const char *path, const fy_ledger_totals_t *totals),
                     void *user)
 {
-    struct paths paths = { NULL, 0, 0 };
+    struct rows rows = { NULL, 0, 0 };
     if (!fn) return;
-    fy__thread_walk(add_paths, &paths);
+    fy__thread_walk(add_rows, &rows);
     /* a parent is a prefix of its children */
-    if (paths.count) qsort(paths.items, paths.count, sizeof *paths.items, compare);
-    for (size_t i = 0; i < paths.count; i++) {
+    if (rows.count) qsort(rows.items, rows.count, sizeof *rows.items, compare);
+    for (size_t i = 0; i < rows.count;) {
+        const char *path = rows.items[i].path;
         fy_ledger_totals_t totals = FY_LEDGER_TOTALS_INIT;
-        if (i && strcmp(paths.items[i], paths.items[i - 1]) == 0) continue;
-        if (fy_ledger_query(paths.items[i], &totals) == FY_STATUS_OK)
-            fn(user, paths.items[i], &totals);
+        for (; i < rows.count && strcmp(rows.items[i].path, path) == 0; i++)
+            fy__node_walk(rows.items[i].node, add_node, &totals);
+        fn(user, path, &totals);
     }
-    for (size_t i = 0; i < paths.count; i++) free(paths.items[i]);
-    free(paths.items);
+    for (size_t i = 0; i < rows.count; i++) free(rows.items[i].path);
+    free(rows.items);
 }
