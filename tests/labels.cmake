@@ -33,6 +33,7 @@ set(slow
     unit_dist_planned
     unit_dist_ranks
     unit_dist_shards
+    unit_runtime_growth
     unit_runtime_thread_cache
     unit_scripts_gpu_check
     unit_tools_cli
@@ -106,6 +107,7 @@ set(threads
     unit_runtime_pin
     unit_runtime_scope_memory
     unit_runtime_slot_chunks
+    unit_runtime_growth
     unit_runtime_thread_cache
     unit_sim_stream
     unit_train_allreduce_library
