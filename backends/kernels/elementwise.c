@@ -8,7 +8,7 @@ static const int32_t serial_of[FY__MATHS_COUNT] = { [FY__MATHS_cheap] = SERIAL_C
                                                     [FY__MATHS_exp] = 32768,
                                                     [FY__MATHS_tanh] = 14336,
                                                     [FY__MATHS_pow] = 6144,
-                                                    [FY__MATHS_erf] = 3072 };
+                                                    [FY__MATHS_erf] = 12288 };
 
 int64_t fy__elementwise_serial(fy_op_t op) { return serial_of[fy__kernel_rows[op].maths]; }
 

@@ -22,6 +22,8 @@ VECTOR_LIBM(cos, cosf)
 VECTOR_LIBM(tan, tanf)
 VECTOR_LIBM(log1p, log1pf)
 VECTOR_LIBM(expm1, expm1f)
+VECTOR_LIBM(erf, erff)
+VECTOR_LIBM(erfc, erfcf)
 extern __typeof__(pow) pow __attribute__((simd("notinbranch")));
 extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
 #endif

@@ -77,7 +77,8 @@ TS_TEST(dst_may_be_a_source)
 TS_TEST(bits_do_not_depend_on_the_place)
 {
     const int64_t n = 131;
-    static const fy_op_t ops[] = { FY_OP_EXP, FY_OP_LOG, FY_OP_TANH, FY_OP_SIGMOID };
+    static const fy_op_t ops[] = { FY_OP_EXP,     FY_OP_LOG, FY_OP_TANH,
+                                   FY_OP_SIGMOID, FY_OP_ERF, FY_OP_GELU };
     for (size_t k = 0; k < COUNT_OF(ops); k++) {
         for (int32_t dtype = 0; dtype <= FY_DTYPE_F64; dtype++) {
             tensor_t src = make(dtype, 1, &n, NULL), whole = make(dtype, 1, &n, NULL),
