@@ -85,8 +85,8 @@ FY_GELU_TANH(f64, double, )
 #if !defined(__CUDA_ARCH__)
 FY_GELU_TANH(f32, float, f)
 #else
-/* (1 + tanh u) / 2 = 1 / (1 + e), e = exp(-2 u), by two instructions of at most 2 and 1 units in the
- * last place: an error of e moves the result by its share e / (1 + e). */
+/* (1 + tanh u) / 2 = 1 / (1 + e), e = exp(-2 u), by two instructions of at most 2 and 1 units in
+ * the last place: an error of e moves the result by its share e / (1 + e). */
 FY_FORMULA float fy__gelu_tanh_exp(float x)
 {
     return fy__exp2_fast(x * (x * x * -0.102943240f - 2.30220820f)); /* -2 log2(e) u */

@@ -1,7 +1,7 @@
 /* Works on N items in each container of the library, for test_growth.sh: callgrind counts between
  * the two client requests and writes one file a work and size, with "NAME N" in it.
- * Without callgrind it runs the works and counts nothing. Usage: growth [NAME|all [TIMES]]; TIMES the
- * usual sizes. */
+ * Without callgrind it runs the works and counts nothing. Usage: growth [NAME|all [TIMES]]; TIMES
+ * the usual sizes. */
 #include <ferry/ferry.h>
 #include <valgrind/callgrind.h>
 
@@ -139,7 +139,8 @@ static fy_status_t scope_paths(long count)
     return FY_STATUS_OK;
 }
 
-/* It runs before all other works with paths, from few to many: the walk has those of before, too. */
+/* It runs before all other works with paths, from few to many: the walk also has the paths of
+ * before. */
 static fy_status_t ledger(long count)
 {
     begin_paths(count);

@@ -2,8 +2,8 @@
 # Instructions of each container at 100, 1,000, 10,000 items and so on (growth.c): between the two
 # largest sizes they grow at most as the 1.1th power of the items. Counts do not depend on the
 # machine's load. GROWTH_TIMES=10 adds a size. Usage: test_growth.sh BUILD [WORK]
-# shellcheck source=../../support/test.inc.sh
-. "$(dirname "$0")/../../support/test.inc.sh"
+# shellcheck source=tests/support/test.inc.sh
+. "$(dirname "$0")/../../support/test.inc.sh" "$1"
 needs_command valgrind
 needs bin/tests/growth
 
