@@ -107,7 +107,6 @@ set(threads
     unit_runtime_pin
     unit_runtime_scope_memory
     unit_runtime_slot_chunks
-    unit_runtime_growth
     unit_runtime_thread_cache
     unit_sim_stream
     unit_train_allreduce_library
