@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     const int fd = memfd_create("events", MFD_CLOEXEC);
     need(fd >= 0 && write(fd, data, nbytes) == (ssize_t)nbytes);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (program_read(path, &program) == FY_STATUS_OK) check(&program);
+    if (program_read(path, 0, &program) == FY_STATUS_OK) check(&program);
     program_free(&program);
     add_up(path);
     close(fd);

@@ -15,7 +15,7 @@ int advise_run(const advise_options_t *options)
     program_t program;
     facts_t facts;
     advice_t advice;
-    fy_status_t status = program_read(options->file, &program);
+    fy_status_t status = program_read(options->file, 0, &program);
     size_t found = 0;
     if (status == FY_STATUS_OK) {
         facts_create(&program, &facts);

@@ -1,4 +1,4 @@
-/* Open addressing, at most half full. Texts are in a list; a number table finds them by their
+/* Open addressing, at most three quarters full. Texts are in a list; a number table finds them by their
  * hashes. Texts of one hash are a chain. */
 #include "tools/cli/tables.h"
 
@@ -41,7 +41,7 @@ static void grow(number_table_t *table)
 
 uint32_t *number_table_at(number_table_t *table, uint64_t key)
 {
-    if (2 * table->count >= table->room) grow(table);
+    if (4 * table->count >= 3 * table->room) grow(table);
     struct number_entry *slot = slot_of(table, key);
     if (!slot->is_used) {
         *slot = (struct number_entry){ key, NUMBER_TABLE_NONE, true };
@@ -60,6 +60,22 @@ void number_table_free(number_table_t *table)
 {
     free(table->slots);
     *table = (number_table_t){ NULL, 0, 0 };
+}
+
+uint32_t *pair_table_at(pair_table_t *table, uint32_t first, uint64_t second)
+{
+    while (table->count <= first) {
+        table->tables = tool_grow(table->tables, table->count, sizeof *table->tables);
+        table->tables[table->count++] = (number_table_t){ NULL, 0, 0 };
+    }
+    return number_table_at(&table->tables[first], second);
+}
+
+void pair_table_free(pair_table_t *table)
+{
+    for (size_t i = 0; i < table->count; i++) number_table_free(&table->tables[i]);
+    free(table->tables);
+    *table = (pair_table_t){ NULL, 0 };
 }
 
 /* ---- texts ---- */

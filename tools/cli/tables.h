@@ -1,4 +1,4 @@
-/* Hash tables from numbers of 64 bits to indices, and from texts to numbers. Not here: the meaning
+/* Hash tables from numbers of 64 bits and pairs of numbers to indices, and from texts to numbers. Not here: the meaning
  * of keys and numbers (program.c, event_totals.c). */
 #ifndef FERRY_TOOLS_TABLES_H_
 #define FERRY_TOOLS_TABLES_H_
@@ -20,6 +20,16 @@ uint32_t *number_table_at(number_table_t *table, uint64_t key);
 /* The same of a key that may not be there: no key is added. */
 uint32_t number_table_find(const number_table_t *table, uint64_t key);
 void number_table_free(number_table_t *table);
+
+/* A table for each of a few small numbers. */
+typedef struct pair_table {
+    number_table_t *tables;
+    size_t count;
+} pair_table_t;
+
+/* As number_table_at, with the key (first, second). */
+uint32_t *pair_table_at(pair_table_t *table, uint32_t first, uint64_t second);
+void pair_table_free(pair_table_t *table);
 
 typedef struct text_index {
     struct text_entry *entries;

@@ -185,7 +185,7 @@ fy_status_t text_lines_next(text_lines_t *lines, char **out_line)
     size_t seen = 0; /* bytes that hold no line's end */
     *out_line = lines->again;
     lines->again = NULL;
-    if (*out_line) return FY_STATUS_OK;
+    if (*out_line || (lines->most && lines->number >= lines->most)) return FY_STATUS_OK;
     for (;;) {
         const size_t count = lines->end - lines->begin;
         char *line = lines->bytes + lines->begin;

@@ -31,6 +31,7 @@ typedef struct text_lines {
     char *bytes;
     size_t begin, end;
     uint64_t number; /* of the last line, from 1 */
+    uint64_t most;   /* the reader's: there are no lines after that one; 0: all are read */
     bool is_over;    /* the file is; bytes may be left */
     bool is_partial; /* the last line has no line end: the file may be cut off in it */
     bool takes_cut;  /* the reader's: compressed data may be cut off behind the first line */

@@ -78,7 +78,7 @@ static fy_status_t pin_all(work_t *work)
 
 static fy_status_t predict(const settings_t *settings, work_t *work)
 {
-    FY_TRY(program_read(settings->file, &work->program));
+    FY_TRY(program_read(settings->file, 0, &work->program));
     FY_TRY(check_program(settings, &work->program));
     FY_TRY(predict_machines(&work->program, settings->from, &work->recorded));
     FY_TRY(schedule_build(&work->program, work->recorded, &work->schedule));

@@ -41,8 +41,9 @@ typedef struct reader {
     size_t nthreads, nearly, nmore;
     number_table_t thread_numbers, stream_numbers, storages, ops; /* by numbers in the file */
     number_table_t launches; /* the last early launch of an op's number */
-    text_index_t blocks;     /* by pool and number */
-    text_index_t queued;     /* transfers, by stream and number */
+    text_index_t pools;
+    pair_table_t blocks; /* by pool and number */
+    pair_table_t queued; /* transfers, by stream and number */
     uint64_t line;
     const char *wrong; /* with the line `line`; NULL: nothing so far */
 } reader_t;
@@ -111,17 +112,18 @@ static uint32_t storage_of(reader_t *reader, uint64_t id)
 static uint32_t block_of(reader_t *reader, const char *pool, uint64_t id)
 {
     program_t *program = reader->program;
-    char key[160];
-    size_t index;
-    snprintf(key, sizeof key, "%llu %.120s", (unsigned long long)id, pool);
-    if (text_index_number(&reader->blocks, key, program->nblocks, &index)) {
+    size_t number;
+    (void)text_index_number(&reader->pools, pool, reader->pools.count, &number);
+    uint32_t *index = pair_table_at(&reader->blocks, (uint32_t)number, id);
+    if (*index == NUMBER_TABLE_NONE) {
+        *index = (uint32_t)program->nblocks;
         *ADD(program->blocks, program->nblocks) = (program_block_t){ .pool = keep(program, pool),
                                                                      .category = keep(program, ""),
                                                                      .id = id,
                                                                      .allocated = PROGRAM_NONE,
                                                                      .freed = PROGRAM_NONE };
     }
-    return (uint32_t)index;
+    return *index;
 }
 
 /* ---- scopes ---- */
@@ -266,15 +268,6 @@ static int direction_of(const char *name)
     return -1;
 }
 
-/* The event of a queued transfer; a new one is SIZE_MAX. */
-static size_t *queued_at(reader_t *reader, uint32_t stream, uint64_t seq)
-{
-    char key[48];
-    bool is_new;
-    snprintf(key, sizeof key, "%u %llu", stream, (unsigned long long)seq);
-    return text_index_at(&reader->queued, key, &is_new);
-}
-
 static void add_device(program_t *program, const event_t *line)
 {
     const uint32_t index = device_of(program, event_text(line, "device"));
@@ -331,7 +324,8 @@ static void fill_transfer(reader_t *reader, const event_t *line, program_event_t
     if (event_has(line, "pinned")) event->pinned = event_whole(line, "pinned") != 0;
     if (event_has(line, "blocking")) event->blocking = event_whole(line, "blocking") != 0;
     if (event->direction < 0) complain(reader, line, "has no direction of a transfer");
-    if (event->stream != PROGRAM_NONE) *queued_at(reader, event->stream, event->seq) = index;
+    if (event->stream != PROGRAM_NONE)
+        *pair_table_at(&reader->queued, event->stream, event->seq) = index;
 }
 
 static void add_launch(reader_t *reader, const event_t *line)
@@ -389,7 +383,8 @@ static void fill(reader_t *reader, const event_t *line, program_event_t *event, 
         event->on =
             (program_point_t){ stream_of(reader, line, "as_stream"), event_whole(line, "as_seq") };
         event->detail = kept(program, line, "status");
-        event->parent = (uint32_t)*queued_at(reader, event->stream, event->seq);
+        if (event->stream != PROGRAM_NONE)
+            event->parent = *pair_table_at(&reader->queued, event->stream, event->seq);
         break;
     case PROGRAM_WAIT:
         event->on =
@@ -538,14 +533,20 @@ static void add_line(void *user, const event_t *line)
 
 /* ---- all of it ---- */
 
-fy_status_t program_read(const char *path, program_t *out_program)
+fy_status_t program_read(const char *path, uint64_t most, program_t *out_program)
 {
     program_t *program = out_program;
     reader_t reader = { .program = program };
-    event_file_info_t info;
+    event_file_info_t info = { .is_whole = false };
+    text_lines_t lines;
     *program = (program_t){ .begin_model_ns = PROGRAM_NO_TIME };
     (void)add_scope(program, keep(program, ""), 0, 0, PROGRAM_NONE);
-    fy_status_t status = event_file_read(path, add_line, &reader, &info);
+    fy_status_t status = text_lines_open(&lines, path, "event file");
+    if (status == FY_STATUS_OK) {
+        lines.most = most;
+        status = event_lines_read(&lines, add_line, &reader, &info);
+        text_lines_close(&lines);
+    }
     if (status == FY_STATUS_OK) join_operands(&reader);
     if (status == FY_STATUS_OK && reader.wrong)
         status = TOOL_FAIL(CORRUPT_DATA, "%s is damaged: line %llu %s", path,
@@ -553,6 +554,7 @@ fy_status_t program_read(const char *path, program_t *out_program)
     program->lost = info.lost;
     program->memory_nbytes = info.memory_nbytes;
     program->is_whole = info.is_whole;
+    program->is_cut = most && info.lines == most && !info.has_end;
     if (program->begin_model_ns == PROGRAM_NO_TIME) program->begin_model_ns = 0;
     if (status == FY_STATUS_OK) program_claim_pieces(program);
     program_find_steps(program);
@@ -565,8 +567,9 @@ fy_status_t program_read(const char *path, program_t *out_program)
     number_table_free(&reader.storages);
     number_table_free(&reader.ops);
     number_table_free(&reader.launches);
-    text_index_free(&reader.blocks);
-    text_index_free(&reader.queued);
+    text_index_free(&reader.pools);
+    pair_table_free(&reader.blocks);
+    pair_table_free(&reader.queued);
     return status;
 }
 

@@ -140,15 +140,16 @@ typedef struct program {
     uint64_t memory_nbytes;                /* of the host; 0: unknown */
     uint64_t lost;                         /* events that the ring had no room for */
     bool is_whole;      /* the file has its end, and as many lines as that says */
+    bool is_cut;        /* lines were left out: there were more than `most` */
     text_index_t texts; /* the program's own */
 } program_t;
 
-/* Reads all of a file. Steps are the runs of one scope that repeats: one called "step" with at
+/* Reads a file's first `most` lines; 0: all. Steps are the runs of one scope that repeats: one called "step" with at
  * least a fifth of the requests that the largest such scope has; else, of those with at least four
  * fifths, the one that repeats most often.
  * Free *out_program, also after a failure. Fails: IO, CORRUPT_DATA (with the line), OUT_OF_MEMORY.
  * A file that just ends is OK; is_whole is false then. */
-fy_status_t program_read(const char *path, program_t *out_program);
+fy_status_t program_read(const char *path, uint64_t most, program_t *out_program);
 void program_free(program_t *program);
 /* pieces.c, for program_read: sets `parent` of COPY events, and `number` of what they belong to. */
 void program_claim_pieces(program_t *program);

@@ -17,13 +17,14 @@ static size_t pool_of(blocks_t *blocks, const char *name)
     return blocks->npools++;
 }
 
-static size_t block_of(blocks_t *blocks, size_t pool, uint64_t number)
+static uint32_t block_of(blocks_t *blocks, size_t pool, uint64_t number)
 {
-    bool is_new;
-    char key[48];
-    snprintf(key, sizeof key, "%zu %" PRIu64, pool, number);
-    size_t *block = text_index_at(&blocks->numbers, key, &is_new);
-    if (is_new) *block = blocks->numbers.count;
+    uint32_t *block = pair_table_at(&blocks->numbers, (uint32_t)pool, number);
+    if (*block == NUMBER_TABLE_NONE) {
+        *block = (uint32_t)blocks->nblocks++;
+        blocks->open = tool_grow(blocks->open, *block, sizeof *blocks->open);
+        blocks->open[*block] = (block_open_t){ UINT64_MAX, (uint32_t)pool };
+    }
     return *block;
 }
 
@@ -68,20 +69,18 @@ static void set_time(blocks_t *blocks, const event_t *event)
 static void add_storage(blocks_t *blocks, const event_t *event)
 {
     if (!event_has(event, "block") || event_has(event, "pinned")) return;
-    const size_t block =
+    *number_table_at(&blocks->storages, event_whole(event, "storage")) =
         block_of(blocks, pool_of(blocks, event_text(event, "device")), event_whole(event, "block"));
-    place_table_set(&blocks->storages, event_whole(event, "storage"),
-                    (place_t){ .start_ns = block });
 }
 
 static void add_name(blocks_t *blocks, slices_t *slices, const event_t *event)
 {
     const uint64_t nbytes = event_whole(event, "bytes");
-    const place_t *storage = place_table_get(&blocks->storages, event_whole(event, "storage")),
-                  *place = storage ? place_table_get(&blocks->open, storage->start_ns) : NULL;
-    if (!place) return;
-    const block_pool_t *pool = &blocks->pools[place->version];
-    block_step_t *step = place->start_ns < pool->count ? &pool->steps[place->start_ns] : NULL;
+    const uint32_t block = number_table_find(&blocks->storages, event_whole(event, "storage"));
+    if (block == NUMBER_TABLE_NONE) return;
+    const block_open_t *open = &blocks->open[block];
+    const block_pool_t *pool = &blocks->pools[open->pool];
+    block_step_t *step = open->step < pool->count ? &pool->steps[open->step] : NULL;
     if (!step || step->ends != UINT64_MAX || nbytes < step->named_nbytes) return;
     step->name = slices_text(slices, event_text(event, "name"));
     step->named_nbytes = nbytes;
@@ -95,11 +94,10 @@ void blocks_add(blocks_t *blocks, slices_t *slices, const event_t *event)
     if (!is_alloc && !is_free && !event_is(event, "pool")) return;
     const size_t number = pool_of(blocks, event_text(event, "pool"));
     block_pool_t *pool = &blocks->pools[number];
-    const size_t key = block_of(blocks, number, event_whole(event, "block"));
+    const uint32_t block = block_of(blocks, number, event_whole(event, "block"));
     set_time(blocks, event);
     if (is_alloc) {
-        place_table_set(&blocks->open, key,
-                        (place_t){ .start_ns = pool->count, .version = number });
+        blocks->open[block].step = pool->count;
         add_step(blocks, pool,
                  (block_step_t){ .nbytes = (int64_t)event_whole(event, "bytes"),
                                  .scope = slices_text(slices, event_text(event, "scope")),
@@ -107,10 +105,9 @@ void blocks_add(blocks_t *blocks, slices_t *slices, const event_t *event)
                                  .name = slices_text(slices, ""),
                                  .ends = UINT64_MAX });
     } else if (is_free) {
-        const place_t *place = place_table_get(&blocks->open, key);
-        const uint64_t nbytes = event_whole(event, "bytes");
-        if (!place || place->start_ns >= pool->count || nbytes > pool->live) return;
-        block_step_t *from = &pool->steps[place->start_ns];
+        const uint64_t nbytes = event_whole(event, "bytes"), step = blocks->open[block].step;
+        if (step >= pool->count || nbytes > pool->live) return;
+        block_step_t *from = &pool->steps[step];
         from->ends = pool->count;
         add_step(blocks, pool,
                  (block_step_t){ .nbytes = -(int64_t)nbytes, .category = from->category });
@@ -200,8 +197,8 @@ void blocks_free(blocks_t *blocks)
     for (size_t i = 0; i < blocks->ncategories; i++) free(blocks->categories[i]);
     free(blocks->pools);
     text_index_free(&blocks->pool_index);
-    text_index_free(&blocks->numbers);
-    place_table_free(&blocks->open);
-    place_table_free(&blocks->storages);
+    pair_table_free(&blocks->numbers);
+    free(blocks->open);
+    number_table_free(&blocks->storages);
     *blocks = (blocks_t){ .npools = 0 };
 }

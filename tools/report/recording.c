@@ -35,7 +35,8 @@ static fy_status_t take_findings(const facts_t *facts, findings_t *findings)
                : TOOL_FAIL(OUT_OF_MEMORY, "no memory for the findings");
 }
 
-/* Reads the recording once more: the advisor needs the whole program in memory. */
+/* The advisor needs its program in memory, about 330 bytes an event: it gets the first events, and
+ * its memory is free before the rest is read. */
 static fy_status_t read_findings(const char *path, findings_t *out_findings)
 {
     struct stat about;
@@ -43,12 +44,14 @@ static fy_status_t read_findings(const char *path, findings_t *out_findings)
     facts_t facts;
     *out_findings = (findings_t){ .count = 0 };
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) return FY_STATUS_OK;
-    fy_status_t status = program_read(path, &program);
+    fy_status_t status = program_read(path, FINDINGS_EVENTS, &program);
     if (status == FY_STATUS_OK) {
         facts_create(&program, &facts);
         status = take_findings(&facts, out_findings);
         facts_free(&facts);
     }
+    out_findings->has_model_clock = program.end_model_ns != 0;
+    if (program.is_cut) out_findings->nfirst = FINDINGS_EVENTS;
     program_free(&program);
     return status;
 }
@@ -146,10 +149,13 @@ fy_status_t recording_read(recording_t *run, const char *path, size_t most)
 {
     *run = (recording_t){ .file = path };
     trace_file_t trace = { .sink = &slices_sink, .user = &run->slices };
-    tracks_t tracks = { .trace = &trace, .under = "", .shows = { true, true } };
+    fy_status_t status = read_findings(path, &run->findings);
+    tracks_t tracks = { .trace = &trace,
+                        .under = "",
+                        .shows = { true, !run->findings.has_model_clock } };
     reading_t reading = { run, &tracks };
     (void)slices_text(&run->slices, "");
-    fy_status_t status = read_all(run, &reading);
+    if (status == FY_STATUS_OK) status = read_all(run, &reading);
     tracks_finish(&tracks);
     run->clock = tracks.taken[TRACKS_MODEL] ? TRACKS_MODEL : TRACKS_WALL;
     run->end_ns = tracks.last_ns[run->clock];
@@ -159,7 +165,6 @@ fy_status_t recording_read(recording_t *run, const char *path, size_t most)
     slices_finish(&run->slices);
     event_totals_sort(&run->totals);
     shares_find(&run->slices, run->clock == TRACKS_MODEL, &run->shares);
-    if (status == FY_STATUS_OK) status = read_findings(path, &run->findings);
     scope_times_find(&run->slices, &run->shares, run->findings.step_path, &run->times);
     run->thin = thin_slices(&run->slices, &run->times, most);
     return status;

@@ -42,15 +42,22 @@ typedef struct block_owner {
     uint64_t nbytes, count;
 } block_owner_t;
 
+/* The last allocation of a block. */
+typedef struct block_open {
+    uint64_t step; /* UINT64_MAX: none */
+    uint32_t pool;
+} block_open_t;
+
 typedef struct blocks {
     block_pool_t *pools;
     size_t npools;
     text_index_t pool_index;
-    text_index_t numbers; /* of blocks, by pool and number in the file */
+    pair_table_t numbers; /* of blocks, by pool and number in the file */
+    block_open_t *open;   /* by the block's number here */
+    size_t nblocks;
     char *categories[BLOCK_CATEGORIES];
     size_t ncategories;
-    place_table_t open;     /* step and pool of live blocks, by number here */
-    place_table_t storages; /* their blocks' numbers here, by storage */
+    number_table_t storages; /* their blocks' numbers here, by storage */
     uint64_t last_ns[TRACKS_CLOCKS];
 } blocks_t;
 
@@ -77,6 +84,9 @@ typedef struct thin {
  * slices stay. The parts in full end and begin with a whole step where one fits. */
 thin_t thin_slices(slices_t *slices, const scope_times_t *times, size_t most);
 
+/* Lines of a file that the advisor reads for a report. */
+enum { FINDINGS_EVENTS = 1000000 };
+
 /* The advisor's findings (tools/advise/advice.h). */
 typedef struct findings {
     char *json; /* an object with the list "findings", as `ferry advise --json` has it; NULL: the
@@ -84,6 +94,8 @@ typedef struct findings {
     size_t count;
     char step_path[300];          /* of the run's steps; "": it has none, or is no such file */
     uint64_t saving_ns, total_ns; /* the largest saving, of that time; 0: without a model clock */
+    uint64_t nfirst;              /* lines of the file that they are about; 0: all */
+    bool has_model_clock;         /* false: not in those lines */
 } findings_t;
 
 typedef struct run {

@@ -108,6 +108,7 @@ static void put_figures(page_t *page, recording_t *run)
     put_sums(page, "shares", sums);
     put_sums(page, "busy", run->shares.busy_ns);
     if (run->findings.json) page_json(page, "advice", run->findings.json);
+    page_whole(page, "advised", run->findings.nfirst);
     put_pairs(page, "header", run->header);
     put_pairs(page, "devices", run->devices);
     put_step(page, run);

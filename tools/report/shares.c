@@ -88,13 +88,27 @@ static void change(shares_t *shares, uint64_t at_ns, share_t share)
         last->share = share;
         return;
     }
-    share_change_t next = { .at_ns = at_ns, .share = share };
-    if (last) {
-        memcpy(next.before, last->before, sizeof next.before);
-        next.before[last->share] += at_ns - last->at_ns;
+    shares->changes = tool_grow(shares->changes, shares->count, sizeof *last);
+    shares->changes[shares->count++] = (share_change_t){ at_ns, share };
+}
+
+/* Adds the shares between two changes, times `sign`. */
+static void add_between(const shares_t *shares, size_t from, size_t until, int64_t sign,
+                        uint64_t sums[SHARES])
+{
+    const share_change_t *change = shares->changes;
+    for (size_t i = from; i < until; i++)
+        sums[change[i].share] += (uint64_t)sign * (change[i + 1].at_ns - change[i].at_ns);
+}
+
+static void sum_changes(shares_t *shares)
+{
+    const size_t count = (shares->count - 1) / SHARES_EACH + 1;
+    shares->before = tool_alloc(count * sizeof *shares->before);
+    for (size_t i = 1; i < count; i++) {
+        memcpy(shares->before[i], shares->before[i - 1], sizeof shares->before[i]);
+        add_between(shares, (i - 1) * SHARES_EACH, i * SHARES_EACH, 1, shares->before[i]);
     }
-    shares->changes = tool_grow(shares->changes, shares->count, sizeof next);
-    shares->changes[shares->count++] = next;
 }
 
 void shares_find(const slices_t *slices, bool is_model, shares_t *out_shares)
@@ -116,6 +130,7 @@ void shares_find(const slices_t *slices, bool is_model, shares_t *out_shares)
                 out_shares->busy_ns[share] += edges[i + 1].at_ns - at_ns;
     }
     free(edges);
+    sum_changes(out_shares);
 }
 
 /* Adds the shares before `at_ns`, or subtracts them. */
@@ -129,9 +144,11 @@ static void add_before(const shares_t *shares, uint64_t at_ns, int64_t sign, uin
         else
             high = middle;
     }
+    const size_t kept = (low - 1) / SHARES_EACH;
     const share_change_t *last = &shares->changes[low - 1];
     for (int share = 0; share < SHARES; share++)
-        sums[share] += (uint64_t)sign * last->before[share];
+        sums[share] += (uint64_t)sign * shares->before[kept][share];
+    add_between(shares, kept * SHARES_EACH, low - 1, sign, sums);
     sums[last->share] += (uint64_t)sign * (at_ns - last->at_ns);
 }
 
@@ -144,6 +161,7 @@ void shares_add(const shares_t *shares, uint64_t begin_ns, uint64_t end_ns, uint
 void shares_free(shares_t *shares)
 {
     free(shares->changes);
+    free(shares->before);
     *shares = (shares_t){ .count = 0 };
 }
 

@@ -29,12 +29,15 @@ typedef enum share {
 
 typedef struct share_change {
     uint64_t at_ns;
-    uint64_t before[SHARES]; /* of the time before at_ns */
-    share_t share;           /* from at_ns on, until the next change */
+    share_t share; /* from at_ns on, until the next change */
 } share_change_t;
+
+/* Every so many changes the sums before one are kept. */
+enum { SHARES_EACH = 64 };
 
 typedef struct shares {
     share_change_t *changes;
+    uint64_t (*before)[SHARES]; /* of the time before changes 0, SHARES_EACH, ... */
     size_t count;
     uint64_t busy_ns[SHARES]; /* with the time that an earlier share covers */
 } shares_t;

@@ -25,10 +25,11 @@ typedef enum slice_kind {
 typedef struct slice {
     uint64_t start_ns, end_ns, busy_ns; /* busy: without the gaps between merged slices */
     uint64_t nbytes, flops;
-    uint32_t name, scope, site, path; /* numbers of texts; path: of an op its shapes */
-    uint32_t tensors;                 /* their names, a text */
-    uint32_t count;                   /* of slices that are merged into this one, or 1 */
-    uint32_t kind;                    /* slice_kind_t */
+    uint32_t kind : 4;          /* slice_kind_t */
+    uint32_t name : 28;         /* the number of a text, as the next */
+    uint32_t scope, site, path; /* path: of an op its shapes */
+    uint32_t tensors;           /* their names */
+    uint32_t count;             /* of slices that are merged into this one, or 1 */
 } slice_t;
 
 typedef struct lane {

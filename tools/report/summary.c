@@ -71,6 +71,7 @@ static void say_findings(const findings_t *findings, char *text, size_t size)
     char saving[SUMMARY_TIME], total[SUMMARY_TIME];
     if (!findings->count) return;
     say(text, size, " %zu finding%s", findings->count, findings->count > 1 ? "s" : "");
+    if (findings->nfirst) say(text, size, " in the first %" PRIu64 " events", findings->nfirst);
     if (findings->saving_ns)
         say(text, size, findings->count > 1 ? "; the largest saves %s of %s" : " saves %s of %s",
             summary_time((double)findings->saving_ns, saving),

@@ -511,9 +511,9 @@ void tracks_add(void *user, const event_t *event)
     if (!tracks->nthreads) name_hosts(tracks);
     for (int clock = 0; clock < TRACKS_CLOCKS; clock++) {
         tracks->taken[clock] += is_timed[clock];
-        is_timed[clock] &= tracks->shows[clock];
         if (is_timed[clock] && at_ns[clock] > tracks->last_ns[clock])
             tracks->last_ns[clock] = at_ns[clock];
+        is_timed[clock] &= tracks->shows[clock];
     }
     if (is_timed[TRACKS_MODEL]) land(tracks, tracks->last_ns[TRACKS_MODEL]);
     thread_t *thread = thread_of(tracks, event_whole(event, "thread"));

@@ -66,7 +66,7 @@ static size_t work_of(int count, bool has_sites)
     facts_t facts;
     advice_t advice;
     write_uploads(count, has_sites);
-    assert_int_equal(program_read(path, &program), FY_STATUS_OK);
+    assert_int_equal(program_read(path, 0, &program), FY_STATUS_OK);
     facts_create(&program, &facts);
     work = 0;
     advice_create(&facts, NULL, &advice);

@@ -38,7 +38,7 @@ static fy_status_t run_steps(void *user, fy_device_t *device)
 static void record(variant_t *variant, program_t *out_program)
 {
     record_run("sim:0?profile=t4", run_steps, variant);
-    ts_ok(program_read(path, out_program));
+    ts_ok(program_read(path, 0, out_program));
     assert_int_equal(out_program->nsteps, STEPS);
 }
 

@@ -27,7 +27,7 @@ static void check(bool is_download, uint64_t run_pieces)
 {
     program_t program;
     record_run("sim:0", run, &is_download);
-    ts_ok(program_read(path, &program));
+    ts_ok(program_read(path, 0, &program));
     uint64_t npacked = 0, nothers = 0;
     for (uint32_t i = 0; i < program.nevents; i++) {
         const program_event_t *transfer = &program.events[i];

@@ -75,7 +75,7 @@ TS_TEST(test_tables)
     snprintf(text, sizeof text, "%s{\"ev\":\"end\",\"t_ns\":22,\"events\":%d,\"lost\":0}\n", good,
              NLINES);
     write_file(text, strlen(text));
-    assert_int_equal(program_read(path, &program), FY_STATUS_OK);
+    assert_int_equal(program_read(path, 0, &program), FY_STATUS_OK);
     assert_true(program.is_whole);
     assert_int_equal(program.end_model_ns, 21);
     assert_int_equal(program.ndevices, 1);
@@ -99,7 +99,7 @@ TS_TEST(test_events)
 {
     program_t program;
     write_file(good, strlen(good));
-    assert_int_equal(program_read(path, &program), FY_STATUS_OK);
+    assert_int_equal(program_read(path, 0, &program), FY_STATUS_OK);
     assert_false(program.is_whole); /* it has no end */
 
     const program_event_t *upload = find(&program, PROGRAM_TRANSFER, 0),
@@ -140,7 +140,7 @@ static void refuse(const char *line, const char *because)
     program_t program;
     snprintf(text, sizeof text, HEAD "%s\n", line);
     write_file(text, strlen(text));
-    ts_fails_with(program_read(path, &program), CORRUPT_DATA, because, "line 2");
+    ts_fails_with(program_read(path, 0, &program), CORRUPT_DATA, because, "line 2");
     program_free(&program);
 }
 
@@ -161,7 +161,7 @@ TS_TEST(test_launches)
         "{\"ev\":\"op\",\"op\":\"graph_replay\",\"number\":4,\"launches\":2}\n";
     program_t program;
     write_file(text, strlen(text));
-    assert_int_equal(program_read(path, &program), FY_STATUS_OK);
+    assert_int_equal(program_read(path, 0, &program), FY_STATUS_OK);
     assert_int_equal(program.nlaunches, 2);
     const program_event_t *op = find(&program, PROGRAM_OP, 0);
     assert_int_equal(op->nlaunches, 2);
@@ -190,7 +190,7 @@ TS_TEST(test_late_numbers)
     static const uint64_t storages[] = { 1, 3, 5, 2, 4 };
     program_t program;
     write_file(text, strlen(text));
-    assert_int_equal(program_read(path, &program), FY_STATUS_OK);
+    assert_int_equal(program_read(path, 0, &program), FY_STATUS_OK);
     assert_int_equal(program.nstreams, 2);
     const program_event_t *a = find(&program, PROGRAM_OP, 0), *b = find(&program, PROGRAM_OP, 1);
     assert_int_not_equal(a->thread, b->thread);
@@ -205,6 +205,29 @@ TS_TEST(test_late_numbers)
     program_free(&program);
 }
 
+/* Lines after the limit are neither taken nor looked at. */
+TS_TEST(test_first_lines)
+{
+    char text[sizeof good + 16];
+    program_t program;
+    snprintf(text, sizeof text, "%s{damaged\n", good);
+    write_file(text, strlen(text));
+    assert_int_equal(program_read(path, NLINES, &program), FY_STATUS_OK);
+    assert_true(program.is_cut);
+    assert_false(program.is_whole);
+    assert_int_equal(program.events[program.nevents - 1].line, NLINES);
+    program_free(&program);
+    assert_int_equal(program_read(path, 4, &program), FY_STATUS_OK);
+    assert_true(program.is_cut);
+    program_free(&program);
+    ts_fails_with(program_read(path, NLINES + 2, &program), CORRUPT_DATA, "line", "is cut off");
+    program_free(&program);
+    write_file(good, strlen(good));
+    assert_int_equal(program_read(path, NLINES + 2, &program), FY_STATUS_OK);
+    assert_false(program.is_cut);
+    program_free(&program);
+}
+
 TS_TEST(test_damage)
 {
     refuse("{\"ev\":\"op\",\"thread\":1}", "no name of an op");
@@ -214,7 +237,7 @@ TS_TEST(test_damage)
            "before it starts");
     refuse("{\"ev\":", "line 2");
     program_t program;
-    assert_int_equal(program_read("/nonexistent/file", &program), FY_STATUS_IO);
+    assert_int_equal(program_read("/nonexistent/file", 0, &program), FY_STATUS_IO);
     program_free(&program);
 }
 
@@ -226,12 +249,12 @@ TS_TEST(test_any_bytes)
     program_t program;
     for (size_t i = 0; i < strlen(good); i += 3) {
         write_file(good, i);
-        (void)program_read(path, &program);
+        (void)program_read(path, 0, &program);
         program_free(&program);
         memcpy(text, good, sizeof good);
         text[i] = bytes[i % (sizeof bytes - 1)];
         write_file(text, strlen(good));
-        (void)program_read(path, &program);
+        (void)program_read(path, 0, &program);
         program_free(&program);
     }
 }
@@ -260,7 +283,7 @@ TS_TEST(test_recording)
 {
     program_t program;
     record_run("sim:0?profile=t4", run_steps, NULL);
-    assert_int_equal(program_read(path, &program), FY_STATUS_OK);
+    assert_int_equal(program_read(path, 0, &program), FY_STATUS_OK);
     assert_true(program.is_whole);
     assert_string_equal(program.step_path, "run/step");
     assert_int_equal(program.nsteps, 3);

@@ -61,6 +61,13 @@ expect 0 report "$work/names.jsonl" --out "$work/names.html"
 check "$work/names.html" "$work/names.jsonl"
 [ "$(grep -o '<img' "$work/names.html" | wc -l)" -eq 0 ] || fail "a scope's name becomes an element"
 
+# The advisor gets the first million events.
+{ head -n -1 "$work/names.jsonl" && yes '{"ev":"x","t_ns":9}' | head -n 1000000; } >"$work/long.jsonl"
+expect 1 report "$work/long.jsonl" --out "$work/long.html"
+matches out ' in the first 1000000 events[;. ]'
+grep -q '"advised":1000000' "$work/long.html" || fail "the page does not say which events were judged"
+grep -q '"advised":0' "$work/page.html" || fail "the page says that only some of few events were judged"
+
 # A run without a simulated device has only the wall clock.
 expect 0 experiment minibatch --device host --record "$work/host.jsonl"
 expect 0 report "$work/host.jsonl" --out "$work/host.html"

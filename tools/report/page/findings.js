@@ -34,7 +34,10 @@ function addFindings() {
             list.append(element(
                 "p", {},
                 "Not looked for: the recording came through a pipe ('ferry advise FILE')."));
-        else if (!run.advice.findings.length)
+        else if (run.advised)
+            list.append(element("p", {}, "In the first " + whole(run.advised) + " of " +
+                                whole(run.events) + " events; 'ferry advise FILE' reads all."));
+        if (run.advice && !run.advice.findings.length)
             list.append(element("p", {}, "None: no rule of the advisor applies."));
         for (const finding of run.advice ? run.advice.findings.slice(0, FINDINGS_SHOWN) : [])
             addFinding(run, finding, list);
