@@ -64,6 +64,8 @@
     X(conv_depthwise, fy_conv2d_depthwise_f64)                                                  \
     X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                                  \
     X(pool, fy_pool2d_f64)                                                                      \
+    X(pool, fy_pool2d_tiles_f32) /* max_pool2d's gradient, unless windows are large */          \
+    X(pool, fy_pool2d_tiles_f64)                                                                \
     X(norm, fy_batch_norm_f32) /* and its gradients: one launch */                              \
     X(norm, fy_batch_norm_f64)                                                                  \
     X(norm, fy_batch_norm_parts_f32) /* three: sums of pieces of rows, */                       \
@@ -154,6 +156,12 @@ enum fy__cuda_kernel {
 /* Edge of a square tile of fy_transpose, by element size: rows of 64 bytes or more, and 4 or 16
  * reads in flight a thread. */
 #define FY__CUDA_TRANSPOSE_TILE(nbytes) ((nbytes) < 4 ? 64 : 32)
+/* fy_pool2d_tiles: most rows and columns of a tile of x, windows that have a pixel of it, groups of
+ * channels, and places of a window. */
+#define FY__CUDA_POOL_SIDE    16
+#define FY__CUDA_POOL_WINDOWS 256
+#define FY__CUDA_POOL_GROUPS  8
+#define FY__CUDA_POOL_PLACES  127
 
 enum fy__cuda_flags {
     /* every index and every element offset fits 31 bits: 32-bit index arithmetic will do */
@@ -223,7 +231,8 @@ typedef struct fy__cuda_args {
     /* Reductions: the number of elements of one result, if it is larger than that of src (src are
      * partial results); else NO_COUNT.
      * Rows in pieces (pack_rows.c): elements of a piece. Normalisation: rows of a piece. Losses of
-     * classes: rows. Attention: rows, or keys, of all heads. */
+     * classes: rows. Attention: rows, or keys, of all heads. fy_pool2d_tiles: rows and columns of
+     * a tile. */
     uint64_t count;
     /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the
      * gradient over images N i / n .. N (i + 1) / n, in f32 (f64: f64), and not accumulated. */

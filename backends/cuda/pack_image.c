@@ -32,6 +32,32 @@ static void set_kernel(const fy_launch_t *launch, int kernel_f32, int kernel_f64
     out->threads = out->args.wide ? launch->nelem / out->args.wide : launch->nelem;
 }
 
+static int64_t tiles(int64_t n, int64_t side) { return (n + side - 1) / side; }
+
+/* The most windows that have one of `side` pixels in a row. */
+static int64_t windows_of(int64_t side, int64_t stride, int64_t kernel)
+{
+    return (side + kernel - 2) / stride + 1;
+}
+
+/* Tiles of x that a block can keep the windows' winners of. */
+static void set_tiles(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    fy__cuda_args_t *args = &out->args;
+    const fy_pool2d_attrs_t *a = &args->attrs.pool2d;
+    const fy_desc_t *dx = &launch->dst[0];
+    int64_t side = FY__CUDA_POOL_SIDE;
+    while (windows_of(side, a->stride_h, a->kernel_h) * windows_of(side, a->stride_w, a->kernel_w) >
+           FY__CUDA_POOL_WINDOWS)
+        side--; /* one pixel has at most as many windows as a window has places */
+    args->count = (uint64_t)side;
+    out->kernel = FY__CUDA_KERNEL_BY(dx->dtype == FY_DTYPE_F64, fy_pool2d_tiles);
+    out->threads =
+        (uint64_t)(dx->dims[0] * tiles(dx->dims[1], side) * tiles(dx->dims[2], side) *
+                   tiles(dx->dims[3], FY__CUDA_POOL_GROUPS * (args->wide ? args->wide : 1))) *
+        FY__CUDA_BLOCK;
+}
+
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
     fy__cuda_pack_unfused(launch, sizeof(fy_pool2d_attrs_t), out);
@@ -39,6 +65,9 @@ void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out)
     if (!attrs->stride_h) attrs->stride_h = attrs->kernel_h;
     if (!attrs->stride_w) attrs->stride_w = attrs->kernel_w;
     set_kernel(launch, FY__CUDA_KERNEL_fy_pool2d_f32, FY__CUDA_KERNEL_fy_pool2d_f64, out);
+    if (launch->op == FY_OP_MAX_POOL2D_BACKWARD && (out->args.flags & FY__CUDA_SMALL) &&
+        (int64_t)attrs->kernel_h * attrs->kernel_w <= FY__CUDA_POOL_PLACES)
+        set_tiles(launch, out);
 }
 
 void fy__cuda_pack_resample2d(const fy_launch_t *launch, fy__cuda_request_t *out)

@@ -140,6 +140,8 @@ fy_status_t fake_mean_of_losses(const fy__cuda_args_t *args, fy_desc_t *dst, con
 fy_status_t fake_finish_linear(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src);
 /* fake_wide.c: kept axes first, reduced ones last; dst has 1 there. */
 int fake_axes_fit(const fy__cuda_args_t *args);
+/* The winners of a tile's windows fit shared memory. */
+int fake_tiles_fit(const fy__cuda_args_t *args);
 int64_t fake_cudnn_live(void);
 /* Bytes of scratch that its algorithms need. */
 extern uint64_t fake_cudnn_scratch;

@@ -321,6 +321,7 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
         if (args->dst[0].rank < 2 || args->dst[0].strides[args->dst[0].rank - 1] != 1 ||
             args->src[0].strides[args->dst[0].rank - 2] != 1)
             return 0;
+    if (starts_with(kernel, "fy_pool2d_tiles") && !fake_tiles_fit(args)) return 0;
     if (starts_with(kernel, "fy_conv2d") && !fake_conv_fits(kernel, args)) return 0;
     if (starts_with(kernel, "fy_argmax") || starts_with(kernel, "fy_softmax") ||
         starts_with(kernel, "fy_cumsum"))

@@ -75,6 +75,24 @@ int fake_wide_is_right(const char *kernel, const fy__cuda_args_t *args)
     return 1;
 }
 
+/* Windows that have one of `side` pixels in a row, at most. */
+static int64_t windows_of(int64_t side, int64_t stride, int64_t kernel)
+{
+    return (side + kernel - 2) / stride + 1;
+}
+
+int fake_tiles_fit(const fy__cuda_args_t *args)
+{
+    const fy_pool2d_attrs_t *a = &args->attrs.pool2d;
+    const int64_t side = (int64_t)args->count;
+    return args->op == FY_OP_MAX_POOL2D_BACKWARD && (args->flags & FY__CUDA_SMALL) != 0 &&
+           side >= 1 && side <= FY__CUDA_POOL_SIDE &&
+           (int64_t)a->kernel_h * a->kernel_w <= FY__CUDA_POOL_PLACES &&
+           windows_of(side, a->stride_h, a->kernel_h) *
+                   windows_of(side, a->stride_w, a->kernel_w) <=
+               FY__CUDA_POOL_WINDOWS;
+}
+
 int fake_axes_fit(const fy__cuda_args_t *args)
 {
     const fy__cuda_operand_t *src = &args->src[0], *dst = &args->dst[0];

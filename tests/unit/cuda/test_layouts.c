@@ -1,8 +1,8 @@
-/* Kernels that are chosen by layout: sums of columns, and copies between layouts that are dense
- * along different axes. The cases cover edges of tiles, rows that are read together, gaps,
- * unaligned addresses, every dtype. Each case asserts which kernel ran. With
- * FAKE_CUDA_KERNELS=ptx the kernels' PTX computes. See backends/cuda/pack_copy.c,
- * pack_reduce.c. */
+/* Kernels that are chosen by layout: sums of columns, copies between layouts that are dense along
+ * different axes, gradients of max_pool2d. The cases cover edges of tiles, rows that are read
+ * together, gaps, unaligned addresses, every dtype. Each case asserts which kernel ran. With
+ * FAKE_CUDA_KERNELS=ptx the kernels' PTX computes. See backends/cuda/pack_copy.c, pack_reduce.c,
+ * pack_image.c. */
 #include "op_case.h"
 
 static int ran(const char *kernel)
@@ -170,6 +170,84 @@ TS_TEST(short_rows_are_copied_by_wider_elements)
     c.dst[0] = describe(FY_DTYPE_F32, 2, (const int64_t[]){ 100, 7 }, (const int64_t[]){ 7, 1 });
     c.src[0] = describe(FY_DTYPE_F32, 2, (const int64_t[]){ 100, 7 }, (const int64_t[]){ 8, 1 });
     for (c.shifted = 0; c.shifted < 4; c.shifted++) run_case(&c);
+}
+
+/* ---- the gradient of max_pool2d ---- */
+
+typedef struct pooled {
+    int64_t n, h, w, c;
+    int32_t kernel[2], stride[2], padding[2];
+    int by_tiles;
+} pooled_t;
+static const pooled_t pooled[] = {
+    { 2, 37, 19, 24, { 3, 3 }, { 2, 2 }, { 1, 1 }, 1 },   /* several tiles, the last ones short */
+    { 1, 20, 17, 72, { 3, 3 }, { 1, 1 }, { 1, 1 }, 1 },   /* and of channels */
+    { 1, 40, 5, 11, { 5, 1 }, { 3, 1 }, { 2, 0 }, 1 },    /* channels one by one */
+    { 2, 18, 18, 8, { 2, 2 }, { 5, 40 }, { 0, 1 }, 1 },   /* pixels without a window */
+    { 1, 17, 3, 16, { 2, 60 }, { 2, 60 }, { 1, 57 }, 1 }, /* one window in a row */
+    { 1, 15, 10, 8, { 14, 9 }, { 1, 1 }, { 0, 4 }, 1 },   /* the most places */
+    { 1, 9, 9, 8, { 16, 8 }, { 1, 1 }, { 8, 4 }, 0 },     /* one more */
+    { 1, 3, 40, 8, { 1, 127 }, { 1, 1 }, { 0, 63 }, 1 },  /* small tiles */
+};
+
+/* Few values, so that windows have equal ones; NaN, and both zeros. */
+static void give_ties(char *bytes, int64_t n, int32_t dtype)
+{
+    static const double values[] = { -2, -1, -0.0, 0, 1, 2, 3, NAN };
+    for (int64_t k = 0; k < n; k++) {
+        const uint64_t bits = random_bits() >> 20;
+        const double x = values[bits % 8 == 7 && bits % 64 != 7 ? 6 : bits % 8];
+        const float f = (float)x;
+        switch (dtype) {
+        case FY_DTYPE_F64: memcpy(bytes + k * 8, &x, 8); break;
+        case FY_DTYPE_F32: memcpy(bytes + k * 4, &f, 4); break;
+        default: {
+            const uint16_t half = dtype == FY_DTYPE_F16 ? fy__f16_from_f32(f)
+                                                        : fy__bf16_from_f32(f);
+            memcpy(bytes + k * 2, &half, 2);
+        }
+        }
+    }
+}
+
+static int64_t windows_along(const pooled_t *p, int axis)
+{
+    return ((axis ? p->w : p->h) + 2 * p->padding[axis] - p->kernel[axis]) / p->stride[axis] + 1;
+}
+
+/* Each window gives its dy to one pixel: the first of the largest, or the first NaN. */
+TS_TEST(winners_of_windows_get_their_gradients)
+{
+    static char bytes[1 << 20];
+    for (size_t i = 0; i < LENGTH(pooled); i++)
+        for (size_t d = 0; d < LENGTH(floats); d++)
+            for (int32_t relu = 0; relu < 2; relu++) {
+                const pooled_t *p = &pooled[i];
+                const fy_pool2d_attrs_t attrs = { p->kernel[0],
+                                                  p->kernel[1],
+                                                  p->stride[0],
+                                                  p->stride[1],
+                                                  p->padding[0],
+                                                  p->padding[1],
+                                                  relu,
+                                                  0,
+                                                  0 };
+                const fy_desc_t x = DENSE_OF(floats[d], p->n, p->h, p->w, p->c);
+                const fy_desc_t y =
+                    DENSE_OF(floats[d], p->n, windows_along(p, 0), windows_along(p, 1), p->c);
+                op_case_t c = OP_CASE(FY_OP_MAX_POOL2D_BACKWARD, 1, 2, .attrs = &attrs,
+                                      .dst = { x }, .src = { y, x }, .close = CLOSE);
+                give_ties(bytes, (int64_t)nelem_of(&x), floats[d]);
+                c.given[1] = bytes;
+                c.accumulate = (uint32_t)(i + d) & 1;
+                for (c.shifted = 0; c.shifted < 8; c.shifted += 7) {
+                    run_case(&c);
+                    assert_int_equal(ran("fy_pool2d_tiles_f"), p->by_tiles);
+                }
+                c.shifted = 0;
+                c.dst[0].strides[0] += 24; /* gaps */
+                run_case(&c);
+            }
 }
 
 TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

@@ -78,7 +78,9 @@ loss fy_class_loss_backward_f32 4 2 16
 loss fy_mse_loss_backward_f32 4 2 0
 loss fy_mse_loss_backward_f64 2 1 0
 pool fy_pool2d_f32 4 2 32 0 0 80 -
-pool fy_pool2d_f64 2 1 0 0 0 80 -'
+pool fy_pool2d_f64 2 1 0 0 0 80 -
+pool fy_pool2d_tiles_f32 12 3 0 0 0 80 -
+pool fy_pool2d_tiles_f64 4 1 0 0 0 80 -'
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
