@@ -4,10 +4,13 @@
 #include "backends/cuda/conv.h"
 
 enum {
-    TILED_SIDE = 64,         /* conv_tiles.cuh: a tile of results */
-    DEPTHWISE_CHANNELS = 32, /* conv_depthwise.cu: channels a block */
-    LEAST_PIXELS = 128,      /* a slice sums so many at least */
-    BLOCKS_A_PROCESSOR = 2,  /* so many blocks keep a device busy */
+    TILED_SIDE = 64, /* conv_tiles.cuh: a tile of results */
+    /* conv_depthwise.cu: groups of channels and pixels a block, places of the kernel a thread */
+    DEPTHWISE_GROUPS = 8,
+    DEPTHWISE_PIXELS = 64,
+    DEPTHWISE_PLACES = 9,
+    LEAST_PIXELS = 128,     /* a slice sums so many at least */
+    BLOCKS_A_PROCESSOR = 2, /* so many blocks keep a device busy */
 };
 #define MOST_ELEMENTS \
     ((uint64_t)1 << 30) /* the fast kernels count in 32 bits, and round up to tiles */
@@ -51,12 +54,20 @@ int fy__cuda_conv_kernel_for(const fy_launch_t *launch, int major)
     return major >= (dtype == FY_DTYPE_F16 ? 7 : 8) ? FY__CUDA_CONV_TENSOR : FY__CUDA_CONV_PLAIN;
 }
 
+/* Channels of a block of the depthwise kernel, wherever the operands begin. */
+static int64_t depthwise_channels(int64_t channels, int32_t dtype)
+{
+    const int64_t group = (int64_t)(16 / fy__cuda_dtype_nbytes(dtype));
+    return DEPTHWISE_GROUPS * (channels % group == 0 ? group : 1);
+}
+
 /* Blocks of one slice of a weights' gradient. */
 static uint64_t weight_blocks(const fy_desc_t *w, int kernel, int64_t groups)
 {
     const int64_t places = w->dims[1] * w->dims[2];
     if (kernel == FY__CUDA_CONV_DEPTHWISE)
-        return (uint64_t)places * tiles(w->dims[0], DEPTHWISE_CHANNELS);
+        return tiles(places, DEPTHWISE_PLACES) *
+               tiles(w->dims[0], depthwise_channels(w->dims[0], w->dtype));
     return (uint64_t)groups * tiles(w->dims[0] / groups, TILED_SIDE) *
            tiles(places * w->dims[3], TILED_SIDE);
 }
@@ -108,8 +119,8 @@ static uint64_t blocks_of(const fy_launch_t *launch, int kernel, int slices)
     const int64_t side = kernel == FY__CUDA_CONV_PLAIN ? FY__CUDA_TILE : TILED_SIDE;
     if (launch->op != FY_OP_CONV2D_BACKWARD_WEIGHT) {
         if (kernel == FY__CUDA_CONV_DEPTHWISE)
-            return tiles(pixels * (int64_t)tiles(dst->dims[3], dst->dtype == FY_DTYPE_F64 ? 2 : 4),
-                         FY__CUDA_TILE * FY__CUDA_TILE);
+            return tiles(pixels, DEPTHWISE_PIXELS) *
+                   tiles(dst->dims[3], depthwise_channels(dst->dims[3], dst->dtype));
         return (uint64_t)groups * tiles(pixels, side) * tiles(dst->dims[3] / groups, side);
     }
     if (kernel == FY__CUDA_CONV_PLAIN)
@@ -164,6 +175,12 @@ int fy__cuda_pack_conv2d(const fy_launch_t *launch, int kernel, int slices, void
     out->kernel = kernel_number(kernel, launch->dst[0].dtype);
     out->threads = blocks_of(launch, kernel, slices);
     out->square = 1;
+    if (kernel == FY__CUDA_CONV_DEPTHWISE) {
+        const int weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+        if ((weight ? args->src[1].data : args->dst[0].data) % 16 == 0)
+            (void)fy__cuda_set_wide_source(
+                args, (uint32_t)(16 / fy__cuda_dtype_nbytes(launch->dst[0].dtype)));
+    }
     if (slices == 1) {
         args->accumulate = launch->accumulate & 1;
         return 1;

@@ -1,121 +1,158 @@
 // conv2d and its gradients where each channel is one group (groups = channels of x = channels of
 // y) and operands are dense. There is no product to tile: a result is a sum over one window, so
-// threads are laid along channels, four
-// of them each where they come in fours
-// (16 bytes of f32; f64: two), and each window is read straight from memory. Sums go over (kh, kw),
-// or over pixels in a fixed order; no atomics.
+// threads are laid along groups of channels (channels.cuh), and each window is read straight from
+// memory. Sums go over (kh, kw), or over pixels in a fixed order that does not depend on addresses;
+// no atomics.
 // Next: conv.cu for what this computes, conv_tiles.cuh for places.
+#include "backends/cuda/kernels/channels.cuh"
 #include "backends/cuda/kernels/conv_tiles.cuh"
 
-// A few neighbouring channels of `o` from element `at` on, in the type that is computed in.
-template <typename T> struct some_t {
-    enum { COUNT = 16 / sizeof(T) };
-    T v[COUNT];
+enum {
+    GROUPS = 8,                  // of channels, that a block has at once
+    ROWS = THREADS / GROUPS,     // pixels that it has at once
+    TAPS = 9,                    // places of the kernel whose sums a thread has at once
+    KEPT = TAPS * (THREADS / 32) // places whose weights a block has in shared memory, or none
 };
-template <typename T>
-__device__ inline some_t<T> read_some(const fy_operand &o, int at, bool whole, int n)
-{
-    some_t<T> x = {};
-    if (!whole) {
-        for (int i = 0; i < some_t<T>::COUNT; i++)
-            if (i < n) x.v[i] = load<T>(o, at + i);
-    } else if (sizeof(T) == 8 || o.dtype == FY_DTYPE_F32) {
-        const uint4 bits = *(const uint4 *)element<T>(o, at);
-        memcpy(x.v, &bits, sizeof bits);
-    } else { // four halves: 8 bytes
-        const uint64_t bits = *(const uint64_t *)element<uint16_t>(o, at);
-        for (int i = 0; i < some_t<T>::COUNT; i++) {
-            const uint16_t half = (uint16_t)(bits >> 16 * i);
-            x.v[i] =
-                (T)(o.dtype == FY_DTYPE_F16 ? fy__f32_from_f16(half) : fy__f32_from_bf16(half));
-        }
+
+// Which run of channels a block works on, and a thread's channel and row.
+struct lane_t {
+    int thread, row, c;
+    bool inside;
+    __device__ inline lane_t(int run, int channels, int n)
+    {
+        thread = (int)(threadIdx.y * FY__CUDA_TILE + threadIdx.x);
+        row = thread / GROUPS;
+        c = (run * GROUPS + thread % GROUPS) * n;
+        inside = c < channels;
     }
-    return x;
-}
+};
 
 // y[pixel, c] = sum of x under the window, or dx[pixel, c] = sum of dy whose window has the pixel.
-template <typename T, product_t P> __device__ inline void windows(const fy_args &args)
+template <typename R, product_t P, typename T>
+__device__ inline void windows(const fy_args &args, T *kept)
 {
-    enum { COUNT = some_t<T>::COUNT };
+    constexpr int W = R::n, RUN = 2 * ROWS; // pixels between two loads of weights
     const shape_t s = shape_of<P>(args);
-    const int chunks = (s.c + COUNT - 1) / COUNT, places = s.kh * s.kw;
-    const unsigned pixels = P == FORWARD ? (unsigned)(s.n * s.oh * s.ow)
-                                         : (unsigned)(s.n * s.h * s.w);
-    const bool whole = s.c % COUNT == 0 && args.src[0].data % 16 == 0;
-    const unsigned thread = threadIdx.y * FY__CUDA_TILE + threadIdx.x;
-    for (unsigned i = blockIdx.x * THREADS + thread; i < pixels * (unsigned)chunks;
-         i += gridDim.x * THREADS) {
-        const int pixel = (int)(i / (unsigned)chunks), c = (int)(i % (unsigned)chunks) * COUNT,
-                  n = s.c - c < COUNT ? s.c - c : COUNT;
-        const walk_t at = P == FORWARD ? walk_to(pixel, s.oh, s.ow) : walk_to(pixel, s.h, s.w);
-        const int h = P == FORWARD ? at.i1 * s.stride_h - s.padding_h : at.i1 + s.padding_h;
-        const int w = P == FORWARD ? at.i2 * s.stride_w - s.padding_w : at.i2 + s.padding_w;
-        some_t<T> sum = {};
-        for (int kh = 0; kh < s.kh; kh++)
-            for (int kw = 0; kw < s.kw; kw++) {
-                const int from = P == FORWARD ? under(s, at.i0, h, w, kh, kw)
-                                              : over(s, at.i0, h, w, kh, kw);
-                if (from < 0) continue;
-                const some_t<T> x = read_some<T>(args.src[0], from * s.c + c, whole, n);
-                for (int j = 0; j < COUNT; j++)
-                    if (j < n)
-                        sum.v[j] += x.v[j] *
-                                    load<T>(args.src[1], (c + j) * places + kh * s.kw + kw);
-            }
-        for (int j = 0; j < n; j++)
-            put(args, (int64_t)pixel * s.c + c + j, finish<P>(args, s, c + j, 0, sum.v[j]));
+    const int runs = (s.c + GROUPS * W - 1) / (GROUPS * W), places = s.kh * s.kw,
+              height = P == FORWARD ? s.oh : s.h, width = P == FORWARD ? s.ow : s.w,
+              pixels = s.n * height * width, nkept = places <= KEPT ? places : 0;
+    for (unsigned number = blockIdx.x;
+         number < (unsigned)runs * (unsigned)((pixels + RUN - 1) / RUN); number += gridDim.x) {
+        const lane_t lane((int)(number % (unsigned)runs), s.c, W);
+        const int first = (int)(number / (unsigned)runs) * RUN,
+                  c0 = number % (unsigned)runs * GROUPS * W;
+        __syncthreads(); // the weights before have been read
+        for (int i = lane.thread; i < nkept * GROUPS * W; i += THREADS)
+            if (c0 + i / places < s.c)
+                kept[i % places * GROUPS * W + i / places] = load<T>(args.src[1], c0 * places + i);
+        __syncthreads();
+        for (int pixel = first + lane.row; lane.inside && pixel < min(first + RUN, pixels);
+             pixel += ROWS) {
+            const walk_t at = walk_to(pixel, height, width);
+            const int h = P == FORWARD ? at.i1 * s.stride_h - s.padding_h : at.i1 + s.padding_h,
+                      w = P == FORWARD ? at.i2 * s.stride_w - s.padding_w : at.i2 + s.padding_w;
+            T sum[W];
+            for (int j = 0; j < W; j++) sum[j] = 0;
+            int place = 0;
+            for (int kh = 0; kh < s.kh; kh++)
+                for (int kw = 0; kw < s.kw; kw++, place++) {
+                    const int from = P == FORWARD ? under(s, at.i0, h, w, kh, kw)
+                                                  : over(s, at.i0, h, w, kh, kw);
+                    if (from < 0) continue;
+                    T x[W];
+                    pack<T, W> weight;
+                    load_channels<R>(args.src[0], from * s.c + lane.c, x);
+                    if (nkept)
+                        weight = *(const pack<T, W> *)&kept[place * GROUPS * W + lane.c - c0];
+                    else
+                        for (int j = 0; j < W; j++)
+                            weight.at[j] = load<T>(args.src[1], (lane.c + j) * places + place);
+                    for (int j = 0; j < W; j++) sum[j] += x[j] * weight.at[j];
+                }
+            for (int j = 0; j < W; j++) sum[j] = finish<P>(args, s, lane.c + j, 0, sum[j]);
+            put_group<W>(args, pixel * s.c + lane.c, sum);
+        }
     }
 }
 
-// dw[c, kh, kw] = sum over pixels of dy[pixel, c] x[under it, c]. A block has 32 channels and one
-// place of the kernel; its eight rows of
-// threads each take every eighth pixel of the slice, and their sums are added in order.
-template <typename T> __device__ inline void weights(const fy_args &args, T (*rows)[32])
+// dw[c, kh, kw] = sum over pixels of dy[pixel, c] x[under it, c]. A thread sums TAPS places over
+// every ROWS-th pixel of the slice; the rows of a warp are joined in registers, then the warps in
+// order.
+template <typename R, typename T> __device__ inline void weights(const fy_args &args, T *joined)
 {
+    constexpr int W = R::n;
     const shape_t s = shape_of<WEIGHT>(args);
     const int slices = args.dst[0].rank == 5 ? (int)args.dst[0].dims[0] : 1, places = s.kh * s.kw,
-              chunks = (s.c + 31) / 32;
-    const int thread = (int)(threadIdx.y * FY__CUDA_TILE + threadIdx.x), lane = thread % 32,
-              row = thread / 32;
-    for (unsigned number = blockIdx.x; number < (unsigned)(slices * places * chunks);
+              runs = (s.c + GROUPS * W - 1) / (GROUPS * W), batches = (places + TAPS - 1) / TAPS;
+    for (unsigned number = blockIdx.x; number < (unsigned)(slices * batches * runs);
          number += gridDim.x) {
-        const int c = (int)(number % (unsigned)chunks) * 32 + lane,
-                  place = (int)(number / (unsigned)chunks % (unsigned)places);
-        const int slice = (int)(number / (unsigned)chunks / (unsigned)places), kh = place / s.kw,
-                  kw = place % s.kw;
+        const lane_t lane((int)(number % (unsigned)runs), s.c, W);
+        const int place0 = (int)(number / (unsigned)runs % (unsigned)batches) * TAPS,
+                  slice = (int)(number / (unsigned)runs / (unsigned)batches);
         const int begin = (int)((int64_t)s.n * slice / slices) * s.oh * s.ow,
                   end = (int)((int64_t)s.n * (slice + 1) / slices) * s.oh * s.ow;
-        walk_t at = walk_to(begin + row, s.oh, s.ow);
-        T sum = 0;
-        for (int pixel = begin + row; pixel < end && c < s.c; pixel += THREADS / 32) {
-            const int from = under(s, at.i0, at.i1 * s.stride_h - s.padding_h,
-                                   at.i2 * s.stride_w - s.padding_w, kh, kw);
-            if (from >= 0)
-                sum += load<T>(args.src[0], pixel * s.c + c) * load<T>(args.src[1], from * s.c + c);
-            walk_on(at, THREADS / 32, s.oh, s.ow);
+        T sum[TAPS][W];
+        for (int tap = 0; tap < TAPS; tap++)
+            for (int j = 0; j < W; j++) sum[tap][j] = 0;
+        for (int pixel = begin + lane.row; pixel < end && lane.inside; pixel += ROWS) {
+            const walk_t at = walk_to(pixel, s.oh, s.ow);
+            const int h = at.i1 * s.stride_h - s.padding_h, w = at.i2 * s.stride_w - s.padding_w;
+            T dy[W];
+            load_channels<R>(args.src[0], pixel * s.c + lane.c, dy);
+            int kh = place0 / s.kw, kw = place0 % s.kw;
+#pragma unroll
+            for (int tap = 0; tap < TAPS; tap++) {
+                const int from = kh < s.kh ? under(s, at.i0, h, w, kh, kw) : -1;
+                if (++kw == s.kw) kw = 0, kh++;
+                if (from < 0) continue;
+                T x[W];
+                load_channels<R>(args.src[1], from * s.c + lane.c, x);
+                for (int j = 0; j < W; j++) sum[tap][j] += dy[j] * x[j];
+            }
         }
-        rows[row][lane] = sum;
+#pragma unroll
+        for (int tap = 0; tap < TAPS; tap++)
+#pragma unroll
+            for (int j = 0; j < W; j++) {
+                T x = sum[tap][j];
+                for (int step = GROUPS; step < 32; step *= 2)
+                    x += __shfl_xor_sync(0xffffffffu, x, step);
+                if (lane.thread % 32 < GROUPS)
+                    joined[((lane.thread / 32 * GROUPS + lane.thread % GROUPS) * W + j) * TAPS +
+                           tap] = x;
+            }
         __syncthreads();
-        if (row == 0 && c < s.c) {
-            for (int i = 1; i < THREADS / 32; i++) sum += rows[i][lane];
-            put(args, ((int64_t)slice * s.c + c) * places + place, sum);
+        const int n = GROUPS * W * TAPS;
+        for (int i = lane.thread; i < n; i += THREADS) {
+            const int c = (int)(number % (unsigned)runs) * GROUPS * W + i / TAPS,
+                      place = place0 + i % TAPS;
+            if (c >= s.c || place >= places) continue;
+            T x = joined[i];
+            for (int warp = 1; warp < THREADS / 32; warp++) x += joined[warp * n + i];
+            put(args, ((int64_t)slice * s.c + c) * places + place, x);
         }
         __syncthreads();
     }
 }
 
-template <typename T> __device__ inline void depthwise(const fy_args &args, T (*rows)[32])
+// Weights that a block keeps, or sums of its warps.
+template <typename T, int W> __device__ inline void depthwise(const fy_args &args)
 {
-    switch (args.op) {
-    case FY_OP_CONV2D: windows<T, FORWARD>(args); break;
-    case FY_OP_CONV2D_BACKWARD_INPUT: windows<T, INPUT>(args); break;
-    default: weights<T>(args, rows); break;
-    }
+    __shared__ alignas(16) T memory[GROUPS * W * KEPT];
+    by_channels(T(), args, [&](auto r) {
+        using R = decltype(r);
+        switch (args.op) {
+        case FY_OP_CONV2D: windows<R, FORWARD>(args, memory); break;
+        case FY_OP_CONV2D_BACKWARD_INPUT: windows<R, INPUT>(args, memory); break;
+        default: weights<R>(args, memory); break;
+        }
+    });
 }
 
-template <typename T> using rows_t = T[THREADS / 32][32];
-FY_SHARED_KERNEL(fy_conv2d_depthwise_f32, rows_t<float>, depthwise<float>)
-FY_SHARED_KERNEL(fy_conv2d_depthwise_f64, rows_t<double>, depthwise<double>)
+// Two blocks a processor at least, which takes 128 registers a thread at most.
+#define KERNEL extern "C" __global__ void __launch_bounds__(FY__CUDA_BLOCK, 2)
+KERNEL fy_conv2d_depthwise_f32(FY_ARGS args) { depthwise<float, 8>(args); }
+KERNEL fy_conv2d_depthwise_f64(FY_ARGS args) { depthwise<double, 2>(args); }
 
 #define FY_MODULE_conv_depthwise ,
 FY__CUDA_KERNEL_LIST(FY_KERNEL_EXISTS)

@@ -23,6 +23,9 @@ static const conv_t convs[] = {
     { 2, 7, 7, 8, 8, 3, 3, 1, 1, 1, 8 },     /* depthwise from here on */
     { 2, 7, 8, 5, 5, 3, 2, 2, 1, 2, 5 },
     { 4, 12, 12, 40, 40, 3, 3, 1, 1, 1, 40 },
+    { 2, 11, 9, 136, 136, 3, 3, 2, 1, 1, 136 }, /* several blocks of channels */
+    { 1, 9, 10, 16, 16, 5, 5, 1, 2, 1, 16 },    /* more places than a thread sums at once */
+    { 1, 10, 10, 8, 8, 9, 9, 1, 4, 1, 8 },      /* more than a block keeps weights of */
 };
 enum { NCONVS = sizeof convs / sizeof *convs, FIRST_DEPTHWISE = 10 };
 
@@ -174,8 +177,7 @@ TS_TEST_WITH(weights_come_in_slices, open_device, NULL)
                 op_case_t c =
                     case_of(&convs[sliced[i]], FY_OP_CONV2D_BACKWARD_WEIGHT, floats[d], 2, &attrs);
                 c.accumulate = accumulate;
-                /* depthwise has enough blocks without slices */
-                run_in(&c, sliced[i] != 12 ? 2 : 1);
+                run_in(&c, 2);
                 c = case_of(&convs[sliced[i]], FY_OP_CONV2D_BACKWARD_PARAMS, floats[d], 2, &attrs);
                 c.accumulate = accumulate * 3;
                 run_case(&c);
@@ -184,6 +186,38 @@ TS_TEST_WITH(weights_come_in_slices, open_device, NULL)
     op_case_t c = case_of(&convs[7], FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F32, 2, &attrs);
     c.workspace_limit = nelem_of(&c.dst[0]) * 4 * 2 - 1;
     run_in(&c, 1);
+}
+
+/* Depthwise at any address: the same results, and of the weights' gradient, whose sums are split
+ * among threads, the same bits. */
+TS_TEST_WITH(depthwise_at_unaligned_addresses, open_device, NULL)
+{
+    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
+                                   FY_OP_CONV2D_BACKWARD_WEIGHT };
+    static const int which[] = { FIRST_DEPTHWISE, FIRST_DEPTHWISE + 3, FIRST_DEPTHWISE + 4 };
+    enum { X = 9 * 10 * 16, W = 16 * 5 * 5 };
+    static float values[X + 1], sums[2][W];
+    attrs_t attrs;
+    for (size_t i = 0; i < LENGTH(which); i++)
+        for (size_t d = 0; d < LENGTH(floats); d++)
+            for (size_t k = 0; k < LENGTH(ops); k++) {
+                op_case_t c = case_of(&convs[which[i]], ops[k], floats[d], 2, &attrs);
+                for (c.shifted = 1; c.shifted < 8; c.shifted++) run_case(&c);
+            }
+    for (int shift = 0; shift < 2; shift++) {
+        op_case_t c =
+            case_of(&convs[which[2]], FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F32, 2, &attrs);
+        for (int k = 0; k < X; k++) values[k + shift] = (float)(k % 1009) * 1.37e-3f;
+        char *block = device_bytes(values, sizeof values);
+        c.src[0].data = c.src[1].data = block + shift * 4;
+        c.dst[0].data = device_bytes(values, sizeof *sums);
+        fy_launch_t launch = launch_of(FY_OP_CONV2D_BACKWARD_WEIGHT, 2, &c.dst[0], c.src, &attrs);
+        assert_ok(cuda->launch(dev, stream, &launch));
+        fetch(sums[shift], c.dst[0].data, sizeof *sums);
+        cuda->free(dev, c.dst[0].data, sizeof *sums);
+        cuda->free(dev, block, sizeof values);
+    }
+    assert_memory_equal(sums[0], sums[1], sizeof *sums);
 }
 
 /* Images with other memory between them: the plain kernel runs, and the log reports it once. */

@@ -38,6 +38,8 @@ elementwise fy_elementwise_flat_f64 3 1 48
 elementwise fy_elementwise_flat_half 3 2 32
 elementwise fy_elementwise_flat_int 9 3 0 0 0 64 -
 chain fy_chain_f32 4 1 40 0 0 64 -
+conv_depthwise fy_conv2d_depthwise_f32 42 6 0 0 0 128 -
+conv_depthwise fy_conv2d_depthwise_f64 14 2 0 0 0 128 -
 conv_tensor fy_conv2d_tensor_f16 12 3 0 18 24
 conv_tensor fy_conv2d_tensor_bf16 12 3 0 18 24
 matmul fy_linear_finish_f32 2 1 16
