@@ -88,6 +88,10 @@
     X(resample, fy_resample2d_f64)                                                              \
     X(attention, fy_attention_f32)                                                              \
     X(attention, fy_attention_f64)                                                              \
+    X(attention_tensor, fy_attention_tensor64_f16) /* on tensor cores: heads up to 64 wide, */  \
+    X(attention_tensor, fy_attention_tensor64_bf16)                                             \
+    X(attention_tensor, fy_attention_tensor128_f16) /* and up to 128 */                         \
+    X(attention_tensor, fy_attention_tensor128_bf16)                                            \
     X(attention, fy_attention_rows_f32) /* its gradient: dq, then dk and dv */                  \
     X(attention, fy_attention_rows_f64)                                                         \
     X(attention, fy_attention_keys_f32)                                                         \
@@ -132,8 +136,8 @@
 #define FY__CUDA_MODULE_LIST(X) \
     X(elementwise) X(move) X(random) X(transpose) X(reduce) X(columns) X(argmax) X(cumsum) \
     X(index_add) X(softmax) X(softmax_long) X(matmul) X(conv) X(conv_gemm) X(conv_tensor) \
-    X(conv_depthwise) X(pool) X(resample) X(along) X(norm) X(row_norm) X(attention) X(loss) \
-    X(step) X(chain)
+    X(conv_depthwise) X(pool) X(resample) X(along) X(norm) X(row_norm) X(attention) \
+    X(attention_tensor) X(loss) X(step) X(chain)
 /* clang-format on */
 
 enum fy__cuda_kernel {
@@ -145,11 +149,12 @@ enum fy__cuda_kernel {
     FY__CUDA_KERNEL_FLAT = FY__CUDA_KERNEL_fy_elementwise_flat_f32
 };
 
-#define FY__CUDA_MAX_SRC 8
-#define FY__CUDA_MAX_DST 6
-#define FY__CUDA_BLOCK   256 /* threads a block, in every kernel but matmul and conv2d */
+#define FY__CUDA_MAX_SRC         8
+#define FY__CUDA_MAX_DST         6
+#define FY__CUDA_BLOCK           256 /* threads a block, in every kernel but these */
+#define FY__CUDA_ATTENTION_BLOCK 128 /* of attention on tensor cores: 4 warps */
 #define FY__CUDA_TILE \
-    16 /* those two: a block is TILE x TILE threads; fy_conv2d_f32 and _f64 make as many results */
+    16 /* matmul, conv2d: a block has TILE x TILE threads, and as many results of fy_conv2d_f32 */
 #define FY__CUDA_MATMUL_TILE \
     64 /* matmul: rows and columns of the result that a block makes, a thread 4 x 4 of them */
 #define FY__CUDA_NO_COUNT 0
@@ -231,8 +236,8 @@ typedef struct fy__cuda_args {
     /* Reductions: the number of elements of one result, if it is larger than that of src (src are
      * partial results); else NO_COUNT.
      * Rows in pieces (pack_rows.c): elements of a piece. Normalisation: rows of a piece. Losses of
-     * classes: rows. Attention: rows, or keys, of all heads. fy_pool2d_tiles: rows and columns of
-     * a tile. */
+     * classes: rows. Attention: rows, keys, or tiles of rows, of all heads. fy_pool2d_tiles: rows
+     * and columns of a tile. */
     uint64_t count;
     /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the
      * gradient over images N i / n .. N (i + 1) / n, in f32 (f64: f64), and not accumulated. */

@@ -14,16 +14,18 @@ static unsigned at_once(const fy__cuda_device_t *dev, uint64_t blocks)
     return (unsigned)(blocks > most ? most : blocks == 0 ? 1 : blocks);
 }
 
-static uint64_t blocks_of(uint64_t threads)
+static uint64_t blocks_of(uint64_t threads, unsigned side)
 {
-    return threads / FY__CUDA_BLOCK + (threads % FY__CUDA_BLOCK != 0);
+    return threads / side + (threads % side != 0);
 }
 
 fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_request_t *request)
 {
-    const unsigned side = request->square ? FY__CUDA_TILE : FY__CUDA_BLOCK,
+    const unsigned side = request->square  ? FY__CUDA_TILE
+                          : request->block ? (unsigned)request->block
+                                           : FY__CUDA_BLOCK,
                    blocks = at_once(dev, request->square ? request->threads
-                                                         : blocks_of(request->threads));
+                                                         : blocks_of(request->threads, side));
     fy__cuda_flat_t flat;
     void *params[] = { &request->args };
     if (request->kernel >= FY__CUDA_KERNEL_FLAT) {
@@ -45,8 +47,8 @@ fy_status_t fy__cuda_submit_chain(fy__cuda_device_t *dev, CUstream stream, fy__c
     void *params[] = { chain };
     return FY__CUDA_CALL(dev, cuLaunchKernel,
                          (dev->kernels[FY__CUDA_KERNEL_fy_chain_f32],
-                          at_once(dev, blocks_of(threads)), 1, 1, FY__CUDA_BLOCK, 1, 1, 0, stream,
-                          params, NULL),
+                          at_once(dev, blocks_of(threads, FY__CUDA_BLOCK)), 1, 1, FY__CUDA_BLOCK, 1,
+                          1, 0, stream, params, NULL),
                          "running a chain of %u ops over %llu elements on cuda:%d",
                          (unsigned)chain->nops, (unsigned long long)chain->nelem, dev->index);
 }

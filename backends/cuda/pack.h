@@ -15,6 +15,7 @@
 typedef struct fy__cuda_request {
     int kernel;       /* fy__cuda_kernel */
     uint64_t threads; /* how many the work could use; launch.c caps it and rounds it to blocks */
+    int block;        /* threads a block; 0: FY__CUDA_BLOCK */
     int square;       /* matmul, conv2d: a block is TILE x TILE, and `threads` counts tiles */
     fy__cuda_args_t args;
 } fy__cuda_request_t;
@@ -99,7 +100,6 @@ void fy__cuda_pack_flip(const fy_launch_t *launch, fy__cuda_request_t *out);
 int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin,
                          fy__cuda_request_t *out);
 void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
-void fy__cuda_pack_attention(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_one_hot(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* max, avg, and their gradients */
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out);

@@ -2,31 +2,10 @@
 // through the others in order, with the running maximum and sum of the softmax. Lanes share the
 // elements of a head; scores are joined by shuffles. No scores are stored, and nothing is added by
 // atomics, so the bits are the same every time. A head wider than 256 takes several passes.
+#include "backends/cuda/kernels/attention_heads.cuh"
 #include "backends/cuda/kernels/rows.cuh"
 
 enum { KEPT_COLUMNS = 8, PASS = 32 * KEPT_COLUMNS }; // of a lane, of a warp
-
-struct head {
-    int64_t batch, row, number;
-};
-
-// Item `at` of [B, H, length].
-__device__ inline head head_of(uint64_t at, int64_t heads, int64_t length)
-{
-    const int64_t pair = (int64_t)at / length;
-    return { pair / heads, (int64_t)at % length, pair % heads };
-}
-
-// Where element 0 of row `row` of [B, ., H, D] is.
-__device__ inline int64_t row_at(const fy_operand &o, const head &h, int64_t row)
-{
-    return h.batch * o.strides[0] + row * o.strides[1] + h.number * o.strides[2];
-}
-
-__device__ inline int64_t sum_at(const fy_operand &o, const head &h, int64_t row)
-{
-    return h.batch * o.strides[0] + h.number * o.strides[1] + row * o.strides[2];
-}
 
 // May the row attend to the key? The mask is source `mask`.
 __device__ inline bool may(const fy_args &args, uint32_t mask, const head &h, int64_t row,
@@ -40,6 +19,12 @@ __device__ inline bool may(const fy_args &args, uint32_t mask, const head &h, in
     for (int axis = 0; axis < o.rank; axis++)
         if (o.dims[axis] > 1) at += index[4 - o.rank + axis] * o.strides[axis];
     return load<int64_t>(o, at) != 0;
+}
+
+// The row attends to no key from this one on.
+__device__ inline int64_t end_of_keys(const fy_args &args, int64_t row, int64_t keys)
+{
+    return args.attrs.attention.is_causal && row < keys ? row + 1 : keys;
 }
 
 // For the group: the product of two rows of a head.
@@ -74,12 +59,6 @@ __device__ inline void put_row(const fy_args &args, const fy_operand &o, int64_t
     }
 }
 
-template <typename T> __device__ inline T scale_of(const fy_args &args, int64_t width)
-{
-    const double scale = args.attrs.attention.scale;
-    return (T)(scale != 0 ? scale : 1 / sqrt((double)width));
-}
-
 template <typename T> __device__ inline void attention(const fy_args &args, T *scratch)
 {
     const fy_operand &q = args.src[0], &k = args.src[1], &v = args.src[2], &y = args.dst[0];
@@ -90,7 +69,7 @@ template <typename T> __device__ inline void attention(const fy_args &args, T *s
         const int64_t at = row_at(q, h, h.row);
         for (int64_t first = 0; first < width; first += PASS) {
             T sums[KEPT_COLUMNS] = {}, top = -(T)INFINITY, total = 0;
-            for (int64_t key = 0; key < keys; key++) {
+            for (int64_t key = 0; key < end_of_keys(args, h.row, keys); key++) {
                 if (!may(args, 3, h, h.row, key)) continue;
                 const T score = dot<T>(args, q, at, k, row_at(k, h, key), scratch) * scale,
                         most = larger(top, score);
@@ -143,7 +122,7 @@ template <typename T> __device__ inline void attention_rows(const fy_args &args,
         const T delta = delta_of<T>(args, h, h.row, scratch);
         for (int64_t first = 0; first < q.dims[3]; first += PASS) {
             T sums[KEPT_COLUMNS] = {};
-            for (int64_t key = 0; key < k.dims[1]; key++) {
+            for (int64_t key = 0; key < end_of_keys(args, h.row, k.dims[1]); key++) {
                 T p, ds;
                 if (!may(args, 6, h, h.row, key)) continue;
                 slope<T>(args, h, h.row, key, scale, delta, scratch, &p, &ds);
@@ -163,7 +142,8 @@ template <typename T> __device__ inline void attention_keys(const fy_args &args,
         const head h = head_of(item, k.dims[2], k.dims[1]);
         for (int64_t first = 0; first < k.dims[3]; first += PASS) {
             T keys[KEPT_COLUMNS] = {}, values[KEPT_COLUMNS] = {};
-            for (int64_t row = 0; row < q.dims[1]; row++) {
+            const int64_t begin = args.attrs.attention.is_causal ? h.row : 0;
+            for (int64_t row = begin; row < q.dims[1]; row++) {
                 T p, ds;
                 if (!may(args, 6, h, row, h.row)) continue;
                 const T delta = delta_of<T>(args, h, row, scratch);

@@ -299,6 +299,21 @@ static int is_flat_kernel(const char *kernel)
     return 0;
 }
 
+/* Attention on tensor cores: halves, rows of heads at multiples of 16 bytes. */
+static int attention_fits(const char *kernel, const fy__cuda_args_t *args)
+{
+    const int32_t dtype = strstr(kernel, "_bf16") != NULL ? FY_DTYPE_BF16 : FY_DTYPE_F16;
+    const int64_t most = strstr(kernel, "128_") != NULL ? 128 : 64, width = args->dst[0].dims[3];
+    if (width % 8 != 0 || width > most) return 0;
+    for (int i = 0; i < 4; i++) {
+        const fy__cuda_operand_t *o = i == 3 ? &args->dst[0] : &args->src[i];
+        if (o->dtype != dtype || o->data % 16 != 0 || o->strides[3] != 1) return 0;
+        for (int axis = 0; axis < 3; axis++)
+            if (o->dims[axis] > 1 && o->strides[axis] % 8 != 0) return 0;
+    }
+    return 1;
+}
+
 static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
 {
     if (args->struct_size != sizeof *args || !family_fits(kernel, args->op)) return 0;
@@ -326,6 +341,7 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
     if (starts_with(kernel, "fy_argmax") || starts_with(kernel, "fy_softmax") ||
         starts_with(kernel, "fy_cumsum"))
         if (args->attrs.axis.axis != args->src[0].rank - 1) return 0;
+    if (starts_with(kernel, "fy_attention_tensor") && !attention_fits(kernel, args)) return 0;
     if (starts_with(kernel, "fy_elementwise_flat_half"))
         return args->src[0].dtype == FY_DTYPE_F16 || args->src[0].dtype == FY_DTYPE_BF16;
     if (starts_with(kernel, "fy_elementwise") && !is_flat_kernel(kernel))
@@ -542,7 +558,10 @@ CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid
     if (code != 0) return (CUresult)fake_leave(code);
     const int square = kernel != NULL &&
                        (starts_with(kernel, "fy_matmul") || starts_with(kernel, "fy_conv2d"));
-    const unsigned wanted_x = square ? FY__CUDA_TILE : FY__CUDA_BLOCK,
+    const int tiled = kernel != NULL && starts_with(kernel, "fy_attention_tensor");
+    const unsigned wanted_x = square  ? FY__CUDA_TILE
+                              : tiled ? FY__CUDA_ATTENTION_BLOCK
+                                      : FY__CUDA_BLOCK,
                    wanted_y = square ? FY__CUDA_TILE : 1;
     if (kernel == NULL || !fake_stream_is_valid(stream, context))
         return (CUresult)fake_leave(CUDA_ERROR_INVALID_HANDLE);

@@ -105,6 +105,21 @@ TS_TEST(planted_faults_are_reported)
         { PTX_UNWRITTEN,
           "setp.eq.s32 %p3, %r2, 0;\n@%p3 st.shared.u32 [%r4], %r1;\nld.shared.u32 %r6, [%r4];",
           "block 1, thread 0: reads byte 0" },
+        { PTX_UNWRITTEN,
+          "shl.b32 %r7, %r1, 4;\nadd.s32 %r7, %r3, %r7;\nmov.u32 %r8, 0;\n"
+          "cp.async.cg.shared.global [%r7], [%rd1], 16, %r8;\ncp.async.wait_all;\n"
+          "ld.shared.u32 %r6, [%r7+1024];",
+          "reads byte 1024 of shared memory" },
+        { PTX_SHARED_RACE,
+          "shl.b32 %r7, %r1, 4;\nadd.s32 %r7, %r3, %r7;\nmov.u32 %r8, 16;\n"
+          "cp.async.cg.shared.global [%r7], [%rd1], 16, %r8;\ncp.async.wait_all;\n"
+          "ld.shared.u32 %r6, [%r3+32];",
+          "which thread 2 wrote since" },
+        { PTX_SHARED_RACE,
+          "shl.b32 %r7, %r1, 4;\nadd.s32 %r7, %r3, %r7;\nmov.u32 %r8, 16;\n"
+          "cp.async.cg.shared.global [%r7], [%rd1], 16, %r8;\nbar.sync 0;\n"
+          "ld.shared.u32 %r6, [%r3+32];\ncp.async.wait_all;",
+          "which several threads read since" },
         { PTX_ABSENT_LANES,
           "@%p1 bra $L__BB0_1;\nshfl.sync.bfly.b32 %r6|%p3, %r1, 1, 31, -1;\n$L__BB0_1:",
           "thread 16: shuffles without lane 0" },
@@ -178,6 +193,17 @@ TS_TEST(correct_programs_compute)
           "call.uni (retval0), \npower, \n(\nparam0, \nparam1\n);\n"
           "ld.param.b64 %rd5, [retval0+0];\n}\n$L__BB0_2:\ncvt.u32.u64 %r6, %rd5;",
           { 32, 1600 } },
+        /* two numbers to a pair of halves, the first one to the upper half */
+        { "cvt.rn.f32.u32 %f0, %r1;\nmov.f32 %f1, 0f3F800000;\ncvt.rn.f16x2.f32 %r6, %f0, %f1;",
+          { 0x45003c00, 0x51003c00 } },
+        { "cvt.rn.f32.u32 %f0, %r1;\nmov.f32 %f1, 0f3F800000;\ncvt.rn.bf16x2.f32 %r6, %f0, %f1;",
+          { 0x40a03f80, 0x42203f80 } },
+        /* 16 bytes of memory, and 4 of them with zeros */
+        { "st.global.u32 [%rd2], %r1;\nbar.sync 0;\nshl.b32 %r7, %r1, 4;\n"
+          "add.s32 %r7, %r3, %r7;\nmov.u32 %r8, 16;\n@!%p2 mov.u32 %r8, 4;\n"
+          "cp.async.cg.shared.global [%r7], [%rd1], 16, %r8;\ncp.async.wait_all;\n"
+          "ld.shared.u32 %r6, [%r7+4];\nbar.sync 0;",
+          { 1, 0 } },
         /* a carry into the upper word; a signed byte; the module's array */
         { "add.cc.u32 %r6, %r1, 0xfffffff0;\naddc.u32 %r6, %r1, 0;", { 5, 41 } },
         { "shl.b32 %r6, %r1, 2;\ncvt.u16.u32 %rs1, %r6;\nst.global.u8 [%rd2], %rs1;\n"

@@ -42,6 +42,10 @@ conv_depthwise fy_conv2d_depthwise_f32 42 6 0 0 0 128 -
 conv_depthwise fy_conv2d_depthwise_f64 14 2 0 0 0 128 -
 conv_tensor fy_conv2d_tensor_f16 12 3 0 18 24
 conv_tensor fy_conv2d_tensor_bf16 12 3 0 18 24
+attention_tensor fy_attention_tensor64_f16 16 0 0 32 96 255 -
+attention_tensor fy_attention_tensor64_bf16 16 0 0 32 96 255 -
+attention_tensor fy_attention_tensor128_f16 16 0 0 32 96 255 -
+attention_tensor fy_attention_tensor128_bf16 16 0 0 32 96 255 -
 matmul fy_linear_finish_f32 2 1 16
 matmul fy_linear_finish_f64 2 1 16
 matmul fy_matmul_f32 0 0 0
@@ -101,7 +105,7 @@ while read -r module; do
         /Function : /   { kernel = $3; seen[kernel] = 1; n = ++copies[kernel]; loads[kernel, n] = stores[kernel, n] = generic[kernel, n] = matrices[kernel, n] = products[kernel, n] = 0
                           line = head = tail = flight[kernel, n] = 0 }
         /^ +\/\*[0-9a-f]+\*\/ / { line++ }
-        /LDG\.E\.128/     { loads[kernel, n]++; at[head++] = line
+        /LDG(STS)?\.E(\.BYPASS)?\.128/     { loads[kernel, n]++; at[head++] = line
                           while (line - at[tail] >= 48) tail++
                           if (head - tail > flight[kernel, n]) flight[kernel, n] = head - tail }
         /STG\.E\.128/     { stores[kernel, n]++ }

@@ -13,7 +13,7 @@ enum ptx_code {
     PTX_MOV, PTX_ADD, PTX_SUB, PTX_MUL, PTX_MAD, PTX_FMA, PTX_DIV, PTX_REM, PTX_MIN, PTX_MAX,
     PTX_ABS, PTX_NEG, PTX_AND, PTX_OR, PTX_XOR, PTX_NOT, PTX_SHL, PTX_SHR, PTX_SELP, PTX_SETP,
     PTX_CVT, PTX_EX2, PTX_RCP, PTX_SQRT, PTX_COPYSIGN, PTX_PRMT, PTX_BFI, PTX_CLZ,
-    PTX_CVTA, PTX_LD, PTX_ST,
+    PTX_CVTA, PTX_LD, PTX_ST, PTX_CP,
     PTX_SHFL, PTX_LDMATRIX, PTX_MMA, /* of the whole warp */
     PTX_BRA, PTX_BAR, PTX_RET, PTX_CALL, PTX_COPY /* an argument or result of a call */
 };
@@ -30,7 +30,8 @@ enum ptx_rounding { PTX_RN, PTX_RZ, PTX_RM, PTX_RP };
 enum ptx_flag {
     PTX_LO = 1, PTX_HI = 2, PTX_WIDE = 4, PTX_FTZ = 8, PTX_SAT = 16, PTX_APPROX = 32, PTX_CC = 64,
     PTX_TRANS = 128, PTX_TO = 256, PTX_VOLATILE = 512, PTX_INTEGRAL = 1024, PTX_FROM_CC = 2048,
-    PTX_BFLY = 4096, PTX_NEGATED = 8192 /* the predicate */, PTX_ROUNDED = 16384
+    PTX_BFLY = 4096, PTX_NEGATED = 8192 /* the predicate */, PTX_ROUNDED = 16384,
+    PTX_PAIR = 32768 /* of halves */, PTX_WAIT = 65536
 };
 /* clang-format on */
 
@@ -44,7 +45,7 @@ typedef struct ptx_operand {
 
 typedef struct ptx_instruction {
     uint8_t code, type, from, space, vector, compare, rounding;
-    uint16_t flags;
+    uint32_t flags;
     int32_t predicate; /* -1: none */
     ptx_operand_t operands[PTX_OPERANDS];
     int64_t offset;      /* of the address */
@@ -119,7 +120,8 @@ void ptx_fail(ptx_machine_t *m, ptx_fault_t fault, uint32_t thread, const char *
 
 /* ptx_arithmetic.c, ptx_convert.c: lanes of `mask`. */
 void ptx_compute(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t *i, uint32_t mask);
-void ptx_convert(const ptx_instruction_t *i, uint32_t mask, uint64_t *d, const uint64_t *a);
+void ptx_convert(const ptx_instruction_t *i, uint32_t mask, uint64_t *d, const uint64_t *a,
+                 const uint64_t *b);
 void ptx_set_rounding(unsigned rounding);
 
 /* ptx_memory.c: what one thread reads or writes; NULL after a fault. Flags: PTX_VOLATILE,
@@ -130,6 +132,8 @@ void *ptx_reach(ptx_machine_t *m, unsigned space, uint64_t address, uint32_t nby
                 uint32_t thread, unsigned flags);
 void ptx_load_or_store(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t *i,
                        uint32_t mask);
+/* cp.async: the bytes are there when the thread has waited for them, and not before. */
+void ptx_copy_async(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t *i, uint32_t mask);
 
 /* ptx_checks.c: who has used which byte. Returns 0 after a fault. */
 int ptx_checks_begin(ptx_machine_t *m);

@@ -378,7 +378,7 @@ void ptx_compute(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t *i,
     }
     const uint64_t *c = ptx_row(m, warp, i->operands[3].row);
     switch (i->code) {
-    case PTX_CVT: ptx_convert(i, mask, d, a); return;
+    case PTX_CVT: ptx_convert(i, mask, d, a, b); return;
     case PTX_CVTA: LANES(d[l] = convert_address(i, a[l])); return;
     case PTX_PRMT: LANES(d[l] = permute((uint32_t)a[l] | b[l] << 32, (uint32_t)c[l])); return;
     case PTX_BFI: {

@@ -82,8 +82,14 @@ static uint64_t convert(const ptx_instruction_t *i, uint64_t bits)
     return bits_of_float(to, from == PTX_U64 ? (double)(uint64_t)value : (double)value);
 }
 
-void ptx_convert(const ptx_instruction_t *i, uint32_t mask, uint64_t *d, const uint64_t *a)
+void ptx_convert(const ptx_instruction_t *i, uint32_t mask, uint64_t *d, const uint64_t *a,
+                 const uint64_t *b)
 {
+    if ((i->flags & PTX_PAIR) != 0) {
+        for (int l = 0; l < PTX_LANES; l++)
+            if (mask >> l & 1) d[l] = convert(i, a[l]) << 16 | convert(i, b[l]);
+        return;
+    }
     const int rounds = i->rounding != PTX_RN && (i->flags & PTX_INTEGRAL) == 0;
     if (i->type > PTX_B8 && i->type <= PTX_B64 && i->from <= PTX_B64 && mask == PTX_ALL_LANES) {
         if (i->from == PTX_U32)

@@ -257,7 +257,7 @@ static int decode_instruction(decoder_t *d)
     for (uint32_t k = 0; k < noperands; k++) {
         ptx_span_t word = ptx_span_cut(rest, ",", &rest);
         const int is_address = ((i.code == PTX_LD || i.code == PTX_LDMATRIX) && k == 1) ||
-                               (i.code == PTX_ST && k == 0);
+                               (i.code == PTX_ST && k == 0) || (i.code == PTX_CP && k < 2);
         if (i.code == PTX_BRA) {
             d->branches[at] = word;
             continue;

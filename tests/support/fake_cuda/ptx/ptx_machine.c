@@ -96,6 +96,7 @@ static void run_group(ptx_machine_t *m, ptx_warp_t *warp, ptx_group_t group)
             break;
         case PTX_LD:
         case PTX_ST: ptx_load_or_store(m, warp, i, mask); break;
+        case PTX_CP: ptx_copy_async(m, warp, i, mask); break;
         case PTX_COPY: copy_argument(m, warp, i, mask); break;
         default: ptx_compute(m, warp, i, mask);
         }

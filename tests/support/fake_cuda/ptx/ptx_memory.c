@@ -13,7 +13,21 @@ static struct slot {
 } slots[SLOTS];
 
 static uint64_t launch_number;
-void ptx_memory_begin(void) { launch_number++; }
+
+/* Pieces that cp.async has read, and whose threads have not waited for them. */
+enum { PIECE = 16, MOST_PENDING = 1 << 14 };
+static struct pending {
+    uint32_t thread;
+    uint64_t to;
+    unsigned char bytes[PIECE];
+} pending[MOST_PENDING];
+static uint32_t npending;
+
+void ptx_memory_begin(void)
+{
+    launch_number++;
+    npending = 0;
+}
 
 static void *global_bytes(ptx_machine_t *m, uint64_t address, uint32_t nbytes, uint32_t thread,
                           unsigned flags)
@@ -124,4 +138,61 @@ void ptx_load_or_store(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction
             else
                 rows[k][l] = read_bytes(bytes + nbytes * k, nbytes, is_signed);
     }
+}
+
+/* A piece of fewer bytes than 16 is completed by zeros. Until the thread has waited, shared memory
+ * there has any contents, and no other thread may use it. */
+static int begin_copy(ptx_machine_t *m, uint64_t to, uint64_t from, uint32_t nbytes,
+                      uint32_t thread)
+{
+    struct pending piece = { .thread = thread, .to = to };
+    void *place = ptx_reach(m, PTX_SHARED, to, PIECE, thread, PTX_WRITES);
+    const void *bytes =
+        nbytes == 0 || place == NULL ? NULL : ptx_reach(m, PTX_GLOBAL, from, PIECE, thread, 0);
+    if (place == NULL || (bytes == NULL && nbytes > 0)) return 0;
+    if (nbytes > PIECE || npending == MOST_PENDING) {
+        ptx_fail(m, PTX_UNKNOWN, thread, "copies %u bytes, after %u pieces", nbytes, npending);
+        return 0;
+    }
+    memset(place, 0xA5, PIECE);
+    if (nbytes > 0) memcpy(piece.bytes, bytes, nbytes);
+    pending[npending++] = piece;
+    return 1;
+}
+
+static void wait_for_copies(ptx_machine_t *m, const ptx_warp_t *warp, uint32_t mask)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < npending; k++) {
+        const struct pending *piece = &pending[k];
+        const uint32_t lane = piece->thread - warp->first;
+        if (lane >= PTX_LANES || (mask >> lane & 1) == 0) {
+            pending[kept++] = *piece;
+            continue;
+        }
+        void *place = ptx_reach(m, PTX_SHARED, piece->to, PIECE, piece->thread, PTX_WRITES);
+        if (place == NULL) return;
+        memcpy(place, piece->bytes, PIECE);
+    }
+    npending = kept;
+}
+
+void ptx_copy_async(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t *i, uint32_t mask)
+{
+    if ((i->flags & PTX_WAIT) != 0) {
+        wait_for_copies(m, warp, mask);
+        return;
+    }
+    const uint64_t *to = ptx_row(m, warp, i->operands[0].row),
+                   *from = ptx_row(m, warp, i->operands[1].row),
+                   *nbytes = ptx_row(m, warp, i->operands[3].row);
+    uint32_t reads = 0;
+    for (uint32_t l = 0; l < PTX_LANES; l++) {
+        if ((mask >> l & 1) == 0) continue;
+        if ((uint32_t)nbytes[l] > 0) reads |= 1u << l;
+        if (!begin_copy(m, to[l], from[l], (uint32_t)nbytes[l], warp->first + l)) return;
+    }
+    if (m->launch->counts == NULL) return;
+    ptx_count_access(&m->counts, PTX_GLOBAL, from, 0, reads, PIECE, 0);
+    ptx_count_access(&m->counts, PTX_SHARED, to, 0, mask, PIECE, 1);
 }

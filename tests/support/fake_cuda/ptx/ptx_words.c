@@ -12,6 +12,7 @@ static const struct word types[] = { { "u8", PTX_U8 },     { "s8", PTX_S8 },    
                                      { "u64", PTX_U64 },   { "s64", PTX_S64 },   { "b64", PTX_B64 },
                                      { "f16", PTX_F16 },   { "f32", PTX_F32 },   { "f64", PTX_F64 },
                                      { "bf16", PTX_BF16 }, { "pred", PTX_PRED }, { NULL, 0 } };
+static const struct word pairs[] = { { "f16x2", PTX_F16 }, { "bf16x2", PTX_BF16 }, { NULL, 0 } };
 static const struct word spaces[] = { { "global", PTX_GLOBAL },
                                       { "shared", PTX_SHARED },
                                       { "local", PTX_LOCAL },
@@ -34,12 +35,14 @@ static const struct word flags[] = { { "lo", PTX_LO },     { "hi", PTX_HI },
                                      { "sat", PTX_SAT },   { "approx", PTX_APPROX },
                                      { "cc", PTX_CC },     { "trans", PTX_TRANS },
                                      { "to", PTX_TO },     { "volatile", PTX_VOLATILE },
-                                     { "bfly", PTX_BFLY }, { NULL, 0 } };
+                                     { "bfly", PTX_BFLY }, { "wait_all", PTX_WAIT },
+                                     { NULL, 0 } };
 /* They say what the machine does anyway. */
 static const struct word plain[] = { { "rn", 0 },       { "uni", 0 },     { "sync", 0 },
                                      { "nc", 0 },       { "aligned", 0 }, { "row", 0 },
                                      { "col", 0 },      { "m8n8", 0 },    { "x4", 0 },
-                                     { "m16n8k16", 0 }, { NULL, 0 } };
+                                     { "m16n8k16", 0 }, { "async", 0 },   { "cg", 0 },
+                                     { NULL, 0 } };
 
 /* Types, as bits. */
 #define T(type)  (1u << PTX_##type)
@@ -58,7 +61,7 @@ static const struct instruction {
     const char *name;
     uint8_t code, noperands;
     uint32_t types;
-    uint16_t known, always;
+    uint32_t known, always;
 } instructions[] = {
     { "mov", PTX_MOV, 2, NUMBERS | BITS | T(PRED), 0, 0 },
     { "add", PTX_ADD, 3, NUMBERS, PTX_CC | PTX_ROUNDED, 0 },
@@ -83,7 +86,7 @@ static const struct instruction {
     { "shr", PTX_SHR, 3, BITS | INTEGERS, 0, 0 },
     { "selp", PTX_SELP, 4, NUMBERS | BITS, 0, 0 },
     { "setp", PTX_SETP, 3, NUMBERS | BITS, 0, 0 },
-    { "cvt", PTX_CVT, 2, NUMBERS | HALVES, PTX_SAT | PTX_ROUNDED | PTX_INTEGRAL, 0 },
+    { "cvt", PTX_CVT, 2, NUMBERS | HALVES, PTX_SAT | PTX_ROUNDED | PTX_INTEGRAL | PTX_PAIR, 0 },
     { "ex2", PTX_EX2, 2, T(F32), PTX_APPROX | PTX_FTZ, 0 },
     { "rcp", PTX_RCP, 2, FLOATS, PTX_APPROX | PTX_FTZ, 0 },
     { "sqrt", PTX_SQRT, 2, FLOATS, 0, 0 },
@@ -94,6 +97,7 @@ static const struct instruction {
     { "cvta", PTX_CVTA, 2, T(U64), PTX_TO, 0 },
     { "ld", PTX_LD, 2, NUMBERS | BITS | BYTES, PTX_VOLATILE, 0 },
     { "st", PTX_ST, 2, NUMBERS | BITS | BYTES, PTX_VOLATILE, 0 },
+    { "cp", PTX_CP, 4, 0, PTX_WAIT, 0 },
     { "shfl", PTX_SHFL, 5, T(B32), PTX_BFLY, 0 },
     { "ldmatrix", PTX_LDMATRIX, 2, T(B16), PTX_TRANS, 0 },
     { "mma", PTX_MMA, 4, T(F32), 0, 0 },
@@ -132,7 +136,7 @@ int32_t ptx_special_row(ptx_span_t name)
 static void take_rounding(ptx_instruction_t *i, uint32_t value)
 {
     i->rounding = value & 3;
-    i->flags |= (uint16_t)(value & ~3u);
+    i->flags |= value & ~3u;
 }
 
 /* Returns whether the machine knows the word. */
@@ -141,6 +145,8 @@ static int parse_modifier(ptx_span_t word, ptx_instruction_t *i, types_t *of)
     uint32_t value;
     if (of->n < 4 && look_up(types, word, &value))
         of->at[of->n++] = (uint8_t)value;
+    else if (i->code == PTX_CVT && of->n < 4 && look_up(pairs, word, &value))
+        of->at[of->n++] = (uint8_t)value, i->flags |= PTX_PAIR;
     else if (look_up(spaces, word, &value))
         i->space = (uint8_t)value;
     else if (i->code == PTX_SETP && look_up(compares, word, &value))
@@ -148,7 +154,7 @@ static int parse_modifier(ptx_span_t word, ptx_instruction_t *i, types_t *of)
     else if (look_up(roundings, word, &value))
         take_rounding(i, value);
     else if (look_up(flags, word, &value))
-        i->flags |= (uint16_t)value;
+        i->flags |= value;
     else if (look_up(vectors, word, &value))
         i->vector = (uint8_t)value;
     else
@@ -164,6 +170,7 @@ static int conversion_is_known(const ptx_instruction_t *i)
     const int to_float = is_in(FLOATS | HALVES, i->type),
               from_float = is_in(FLOATS | HALVES, i->from), is_integral = i->flags & PTX_INTEGRAL;
     if (!is_in(NUMBERS | HALVES | T(U8) | T(S8), i->from)) return 0;
+    if ((i->flags & PTX_PAIR) != 0) return is_in(HALVES, i->type) && i->from == PTX_F32;
     if ((i->flags & PTX_ROUNDED) != 0 && !is_in(FLOATS, i->type)) return 0;
     if ((i->flags & PTX_SAT) != 0 && (i->type != PTX_F32 || i->from != PTX_F32)) return 0;
     if (is_in(HALVES, i->type)) return from_float && !is_integral;
@@ -182,8 +189,8 @@ static int modifiers_are_known(const ptx_instruction_t *i)
 {
     const unsigned nbytes = ptx_type_nbytes(i->type), product = i->flags & PRODUCT;
     const int is_float = is_in(FLOATS, i->type), is_access = i->code == PTX_LD || i->code == PTX_ST;
-    if (!is_access && (i->vector != 1 ||
-                       (i->space != PTX_GENERIC && i->code != PTX_CVTA && i->code != PTX_LDMATRIX)))
+    if (!is_access && (i->vector != 1 || (i->space != PTX_GENERIC && i->code != PTX_CVTA &&
+                                          i->code != PTX_CP && i->code != PTX_LDMATRIX)))
         return 0;
     if ((i->flags & (PTX_CC | PTX_FROM_CC)) != 0 && (nbytes != 4 || is_float)) return 0;
     if ((i->flags & PTX_ROUNDED) != 0 && i->type != PTX_F32 && i->code != PTX_CVT) return 0;
@@ -203,6 +210,7 @@ static int modifiers_are_known(const ptx_instruction_t *i)
                                   : (i->flags & PTX_APPROX) == 0 || (i->flags & PTX_FTZ) != 0;
     case PTX_CVTA: return i->space != PTX_GENERIC;
     case PTX_LDMATRIX: return i->space == PTX_SHARED;
+    case PTX_CP: return (i->space == PTX_GLOBAL) != ((i->flags & PTX_WAIT) != 0); /* to shared */
     case PTX_SHFL: return (i->flags & PTX_BFLY) != 0;
     default: return !is_access || nbytes * i->vector <= 16;
     }
@@ -220,6 +228,8 @@ const char *ptx_parse_words(ptx_span_t words, ptx_instruction_t *i, unsigned *ou
     *out_noperands = known->noperands;
     while (words.n > 0)
         if (!parse_modifier(ptx_span_cut(words, ".", &words), i, &of)) return "unknown modifier";
+    if ((i->flags & PTX_PAIR) != 0) *out_noperands = 3;
+    if ((i->flags & PTX_WAIT) != 0) *out_noperands = 0;
     i->type = of.at[0];
     i->from = of.at[1];
     if (!types_are_known(known, &of)) return "unknown types";

@@ -1,0 +1,104 @@
+/* Attention of the CUDA plugin: which kernel takes which heads, and that each gives the results of
+ * the portable kernels: widths, lengths that no tile divides, causal and other masks, rows that
+ * attend to no key, heads that are parts of one projection. */
+#include "op_case.h"
+
+typedef struct shape {
+    int64_t batch, rows, keys, heads, width;
+    fy_attention_attrs_t attrs;
+} shape_t;
+
+/* Parts of [B, T, 3, H, D], or whole tensors. */
+static fy_desc_t heads_of(const shape_t *s, int32_t dtype, int64_t length, int is_packed)
+{
+    const int64_t pitch = s->heads * s->width * (is_packed ? 3 : 1);
+    return describe(dtype, 4, (const int64_t[]){ s->batch, length, s->heads, s->width },
+                    (const int64_t[]){ length * pitch, pitch, s->width, 1 });
+}
+
+static op_case_t case_of(const shape_t *s, int32_t dtype, int is_packed)
+{
+    op_case_t c = OP_CASE(FY_OP_SCALED_DOT_PRODUCT_ATTENTION, 2, 3, .attrs = &s->attrs,
+                          .attrs_nbytes = sizeof s->attrs, .close = CLOSE);
+    c.src[0] = heads_of(s, dtype, s->rows, is_packed);
+    c.src[1] = c.src[2] = heads_of(s, dtype, s->keys, is_packed);
+    c.dst[0] = heads_of(s, dtype, s->rows, 0);
+    c.dst[1] = DENSE(F32, s->batch, s->heads, s->rows);
+    return c;
+}
+
+static const char *kernel_for(const shape_t *s, int32_t dtype)
+{
+    if (s->width > 64)
+        return dtype == FY_DTYPE_F16 ? "fy_attention_tensor128_f16" : "fy_attention_tensor128_bf16";
+    return dtype == FY_DTYPE_F16 ? "fy_attention_tensor64_f16" : "fy_attention_tensor64_bf16";
+}
+
+static const int32_t halves[] = { FY_DTYPE_F16, FY_DTYPE_BF16 };
+
+TS_TEST_WITH(halves_run_on_tensor_cores, open_device, close_device)
+{
+    static const shape_t shapes[] = {
+        { 1, 1, 1, 1, 16, { 0, 0 } },       { 2, 63, 65, 2, 64, { 0, 0 } },
+        { 1, 130, 130, 1, 64, { 0, 1 } },   { 1, 65, 63, 2, 128, { 0, 1 } },
+        { 1, 63, 130, 1, 80, { -0.1, 1 } }, { 1, 130, 33, 1, 128, { 0.2, 0 } },
+        { 1, 70, 65, 3, 8, { 0, 1 } },      { 2, 64, 64, 1, 72, { 0, 0 } },
+    };
+    for (size_t i = 0; i < LENGTH(shapes) * LENGTH(halves); i++) {
+        const shape_t *s = &shapes[i / LENGTH(halves)];
+        const int32_t dtype = halves[i % LENGTH(halves)];
+        op_case_t whole = case_of(s, dtype, 0), packed = case_of(s, dtype, 1);
+        run_by(&whole, kernel_for(s, dtype));
+        run_by(&packed, kernel_for(s, dtype));
+    }
+}
+
+/* Half of the keys, for each head or for all; keys of a whole sample; no key of some rows. */
+TS_TEST_WITH(masks_hide_keys, open_device, close_device)
+{
+    static const shape_t shapes[] = { { 2, 65, 70, 2, 64, { 0, 0 } },
+                                      { 2, 65, 70, 2, 128, { 0, 1 } } };
+    static uint8_t none[2 * 2 * 65 * 70]; /* 20 rows attend to no key, the others to all */
+    for (size_t k = 20 * 70; k < sizeof none; k++) none[k] = 1;
+    for (size_t i = 0; i < LENGTH(shapes) * LENGTH(halves); i++) {
+        const shape_t *s = &shapes[i / LENGTH(halves)];
+        op_case_t c = case_of(s, halves[i % LENGTH(halves)], 0);
+        c.nsrc = 4;
+        const fy_desc_t masks[] = { DENSE(BOOL, 2, 2, 65, 70), DENSE(BOOL, 65, 70),
+                                    DENSE(BOOL, 2, 1, 1, 70) };
+        for (size_t m = 0; m < LENGTH(masks); m++) {
+            c.src[3] = masks[m];
+            run_by(&c, kernel_for(s, c.src[0].dtype));
+        }
+        c.src[3] = masks[0];
+        c.given[3] = none;
+        run_by(&c, kernel_for(s, c.src[0].dtype));
+    }
+}
+
+TS_TEST_WITH(other_heads_have_a_warp_a_row, open_device, close_device)
+{
+    static const shape_t fits = { 1, 9, 7, 2, 64, { 0, 1 } }, odd = { 1, 9, 7, 2, 20, { 0, 1 } },
+                         wide = { 1, 9, 7, 2, 136, { 0, 0 } };
+    for (size_t i = 0; i < LENGTH(halves); i++) {
+        op_case_t c = case_of(&odd, halves[i], 0);
+        run_by(&c, "fy_attention_f32");
+        c = case_of(&wide, halves[i], 0);
+        run_by(&c, "fy_attention_f32");
+        for (int operand = 0; operand < 5; operand += operand == 0 ? 2 : 1) { /* y, q, k, v */
+            c = case_of(&fits, halves[i], 0);
+            c.shifted = 1u << operand;
+            run_by(&c, "fy_attention_f32");
+        }
+        c = case_of(&fits, halves[i], 0);
+        for (int axis = 0; axis < 4; axis++) c.src[1].strides[axis] *= 2;
+        run_by(&c, "fy_attention_f32");
+    }
+    op_case_t c = case_of(&fits, FY_DTYPE_F32, 0);
+    run_by(&c, "fy_attention_f32");
+    c = case_of(&fits, FY_DTYPE_F64, 0);
+    c.dst[1].dtype = FY_DTYPE_F64;
+    run_by(&c, "fy_attention_f64");
+}
+
+TS_SUITE(.prepare = load_or_skip);
