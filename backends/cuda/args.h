@@ -92,6 +92,10 @@
     X(attention_tensor, fy_attention_tensor64_bf16)                                             \
     X(attention_tensor, fy_attention_tensor128_f16) /* and up to 128 */                         \
     X(attention_tensor, fy_attention_tensor128_bf16)                                            \
+    X(attention_gradient, fy_attention_tensor_gradient64_f16) /* dq, dk and dv */               \
+    X(attention_gradient, fy_attention_tensor_gradient64_bf16)                                  \
+    X(attention_gradient, fy_attention_tensor_gradient128_f16)                                  \
+    X(attention_gradient, fy_attention_tensor_gradient128_bf16)                                 \
     X(attention, fy_attention_rows_f32) /* its gradient: dq, then dk and dv */                  \
     X(attention, fy_attention_rows_f64)                                                         \
     X(attention, fy_attention_keys_f32)                                                         \
@@ -137,7 +141,7 @@
     X(elementwise) X(move) X(random) X(transpose) X(reduce) X(columns) X(argmax) X(cumsum) \
     X(index_add) X(softmax) X(softmax_long) X(matmul) X(conv) X(conv_gemm) X(conv_tensor) \
     X(conv_depthwise) X(pool) X(resample) X(along) X(norm) X(row_norm) X(attention) \
-    X(attention_tensor) X(loss) X(step) X(chain)
+    X(attention_tensor) X(attention_gradient) X(loss) X(step) X(chain)
 /* clang-format on */
 
 enum fy__cuda_kernel {
@@ -236,7 +240,7 @@ typedef struct fy__cuda_args {
     /* Reductions: the number of elements of one result, if it is larger than that of src (src are
      * partial results); else NO_COUNT.
      * Rows in pieces (pack_rows.c): elements of a piece. Normalisation: rows of a piece. Losses of
-     * classes: rows. Attention: rows, keys, or tiles of rows, of all heads. fy_pool2d_tiles: rows
+     * classes: rows. Attention: rows, keys, or tiles of them, of all heads. fy_pool2d_tiles: rows
      * and columns of a tile. */
     uint64_t count;
     /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the

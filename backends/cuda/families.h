@@ -65,7 +65,7 @@ fy_status_t fy__cuda_run_conv2d(fy__cuda_device_t *dev, CUstream stream, const f
 uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,
                                    uint64_t limit);
 
-/* ---- pack_attention.c: attention by one of two kernels; its gradient is two launches ---- */
+/* ---- pack_attention.c: attention by one of two kernels; its gradient by one, or by two ---- */
 fy_status_t fy__cuda_run_attention(fy__cuda_device_t *dev, CUstream stream,
                                    const fy_launch_t *launch);
 fy_status_t fy__cuda_run_attention_backward(fy__cuda_device_t *dev, CUstream stream,

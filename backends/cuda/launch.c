@@ -21,9 +21,7 @@ static uint64_t blocks_of(uint64_t threads, unsigned side)
 
 fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_request_t *request)
 {
-    const unsigned side = request->square  ? FY__CUDA_TILE
-                          : request->block ? (unsigned)request->block
-                                           : FY__CUDA_BLOCK,
+    const unsigned side = request->square ? FY__CUDA_TILE : request->block,
                    blocks = at_once(dev, request->square ? request->threads
                                                          : blocks_of(request->threads, side));
     fy__cuda_flat_t flat;

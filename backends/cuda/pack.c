@@ -38,7 +38,7 @@ void fy__cuda_request_init(fy__cuda_request_t *out, uint32_t op, uint64_t nelem,
 {
     fy__cuda_args_t *args = &out->args;
     out->threads = nelem;
-    out->block = 0;
+    out->block = FY__CUDA_BLOCK;
     out->square = 0;
     memset(args, 0, sizeof *args);
     args->struct_size = sizeof *args;

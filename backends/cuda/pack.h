@@ -15,7 +15,7 @@
 typedef struct fy__cuda_request {
     int kernel;       /* fy__cuda_kernel */
     uint64_t threads; /* how many the work could use; launch.c caps it and rounds it to blocks */
-    int block;        /* threads a block; 0: FY__CUDA_BLOCK */
+    unsigned block;   /* threads a block */
     int square;       /* matmul, conv2d: a block is TILE x TILE, and `threads` counts tiles */
     fy__cuda_args_t args;
 } fy__cuda_request_t;

@@ -1,6 +1,6 @@
-/* Packing of attention and of its gradient: one launch, by tiles of 64 rows on tensor cores or a
- * warp a row; the gradient is a warp a row, then a warp a key. Next: kernels/attention_tensor.cu,
- * kernels/attention.cu. */
+/* Packing of attention and of its gradient: one launch by tiles of 64 rows or keys on tensor cores;
+ * else a warp a row; for the gradient then a warp a key. Next: kernels/attention_tensor.cu,
+ * kernels/attention_gradient.cu, kernels/attention.cu. */
 #include "backends/cuda/families.h"
 
 enum { WARP = 32, TILE = FY__CUDA_ATTENTION_BLOCK / WARP * 16 /* rows of a block */ };
@@ -14,58 +14,67 @@ static int is_tiled(const fy_desc_t *desc)
     return fits && (desc->dims[3] == 1 || desc->strides[3] == 1);
 }
 
-/* The kernel on tensor cores that takes the launch, or -1. */
-static int tensor_kernel(const fy_launch_t *launch, int major)
+/* Which of the four kernels on tensor cores takes the launch: 64 wide f16, bf16, 128 wide, or -1.
+ * nsrc, ndst: those that are heads. */
+static int tensor_kernel(const fy_launch_t *launch, int major, int nsrc, int ndst)
 {
-    const int is_f16 = launch->src[0].dtype == FY_DTYPE_F16;
+    const int is_bf16 = launch->src[0].dtype == FY_DTYPE_BF16;
     const int64_t width = launch->src[0].dims[3];
-    if (!is_f16 && launch->src[0].dtype != FY_DTYPE_BF16) return -1;
-    if (major < (is_f16 ? 7 : 8) || width % 8 != 0 || width > 128) return -1;
-    for (int i = 0; i < 3; i++)
-        if (!is_tiled(&launch->src[i])) return -1;
-    if (!is_tiled(&launch->dst[0])) return -1;
-    if (width > 64)
-        return is_f16 ? FY__CUDA_KERNEL_fy_attention_tensor128_f16
-                      : FY__CUDA_KERNEL_fy_attention_tensor128_bf16;
-    return is_f16 ? FY__CUDA_KERNEL_fy_attention_tensor64_f16
-                  : FY__CUDA_KERNEL_fy_attention_tensor64_bf16;
+    if (!is_bf16 && launch->src[0].dtype != FY_DTYPE_F16) return -1;
+    if (major < (is_bf16 ? 8 : 7) || width % 8 != 0 || width > 128) return -1;
+    for (int i = 0; i < nsrc + ndst; i++)
+        if (!is_tiled(i < nsrc ? &launch->src[i] : &launch->dst[i - nsrc])) return -1;
+    return (width > 64) * 2 + is_bf16;
 }
 
-static void pack(const fy_launch_t *launch, int kernel, const fy_desc_t *items,
-                 fy__cuda_request_t *out)
+/* The rows or keys of all heads, or tiles of them. */
+static uint64_t count_of(const fy_desc_t *x, int64_t tile)
 {
-    fy__cuda_args_t *args = &out->args;
-    fy__cuda_pack_unfused(launch, sizeof(fy_attention_attrs_t), out);
-    args->lanes = WARP;
-    args->count = (uint64_t)(items->dims[0] * items->dims[1] * items->dims[2]);
-    out->kernel = kernel;
-    out->threads = args->count * WARP;
+    return (uint64_t)(x->dims[0] * x->dims[2] * ((x->dims[1] + tile - 1) / tile));
+}
+
+static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch,
+                          int kernel, uint64_t count, unsigned threads)
+{
+    fy__cuda_request_t request;
+    fy__cuda_pack_unfused(launch, sizeof(fy_attention_attrs_t), &request);
+    request.kernel = kernel;
+    if (threads > WARP) request.block = threads;
+    request.threads = count * threads;
+    request.args.lanes = WARP;
+    request.args.count = count;
+    return fy__cuda_submit(dev, stream, &request);
 }
 
 fy_status_t fy__cuda_run_attention(fy__cuda_device_t *dev, CUstream stream,
                                    const fy_launch_t *launch)
 {
     const fy_desc_t *q = &launch->src[0];
-    const int kernel = tensor_kernel(launch, dev->major);
-    fy__cuda_request_t request;
-    pack(launch, FY__CUDA_KERNEL_BY(q->dtype == FY_DTYPE_F64, fy_attention), q, &request);
-    if (kernel >= 0) {
-        request.kernel = kernel;
-        request.block = FY__CUDA_ATTENTION_BLOCK;
-        request.args.count = (uint64_t)(q->dims[0] * q->dims[2] * ((q->dims[1] + TILE - 1) / TILE));
-        request.threads = request.args.count * FY__CUDA_ATTENTION_BLOCK;
-    }
-    return fy__cuda_submit(dev, stream, &request);
+    const int which = tensor_kernel(launch, dev->major, 3, 1);
+    if (which >= 0)
+        return submit(dev, stream, launch, FY__CUDA_KERNEL_fy_attention_tensor64_f16 + which,
+                      count_of(q, TILE), FY__CUDA_ATTENTION_BLOCK);
+    return submit(dev, stream, launch, FY__CUDA_KERNEL_BY(q->dtype == FY_DTYPE_F64, fy_attention),
+                  count_of(q, 1), WARP);
 }
 
-/* Two kernels: one for dq, if there are rows, and one for dk and dv, if there are keys. */
+/* One kernel on tensor cores, or two: for dq, if there are rows, and for dk and dv, if there are
+ * keys. 128 wide, dk and dv are separate tiles. */
 fy_status_t fy__cuda_run_attention_backward(fy__cuda_device_t *dev, CUstream stream,
                                             const fy_launch_t *launch)
 {
-    const int is_f64 = launch->src[0].dtype == FY_DTYPE_F64;
-    fy__cuda_request_t rows, keys;
-    pack(launch, FY__CUDA_KERNEL_BY(is_f64, fy_attention_rows), &launch->src[1], &rows);
-    pack(launch, FY__CUDA_KERNEL_BY(is_f64, fy_attention_keys), &launch->src[2], &keys);
-    if (rows.args.count) FY_TRY(fy__cuda_submit(dev, stream, &rows));
-    return keys.args.count ? fy__cuda_submit(dev, stream, &keys) : FY_STATUS_OK;
+    const int is_f64 = launch->src[0].dtype == FY_DTYPE_F64,
+              which = tensor_kernel(launch, dev->major, 5, 3);
+    const fy_desc_t *q = &launch->src[1], *k = &launch->src[2];
+    const uint64_t rows = count_of(q, 1), keys = count_of(k, 1);
+    if (which >= 0)
+        return submit(
+            dev, stream, launch, FY__CUDA_KERNEL_fy_attention_tensor_gradient64_f16 + which,
+            count_of(q, TILE) + count_of(k, TILE) * (which < 2 ? 1 : 2), FY__CUDA_ATTENTION_BLOCK);
+    if (rows)
+        FY_TRY(
+            submit(dev, stream, launch, FY__CUDA_KERNEL_BY(is_f64, fy_attention_rows), rows, WARP));
+    return keys ? submit(dev, stream, launch, FY__CUDA_KERNEL_BY(is_f64, fy_attention_keys), keys,
+                         WARP)
+                : FY_STATUS_OK;
 }

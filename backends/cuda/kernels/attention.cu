@@ -7,20 +7,6 @@
 
 enum { KEPT_COLUMNS = 8, PASS = 32 * KEPT_COLUMNS }; // of a lane, of a warp
 
-// May the row attend to the key? The mask is source `mask`.
-__device__ inline bool may(const fy_args &args, uint32_t mask, const head &h, int64_t row,
-                           int64_t key)
-{
-    if (args.attrs.attention.is_causal && key > row) return false;
-    if (args.nsrc <= mask) return true;
-    const fy_operand &o = args.src[mask];
-    const int64_t index[4] = { h.batch, h.number, row, key };
-    int64_t at = 0;
-    for (int axis = 0; axis < o.rank; axis++)
-        if (o.dims[axis] > 1) at += index[4 - o.rank + axis] * o.strides[axis];
-    return load<int64_t>(o, at) != 0;
-}
-
 // The row attends to no key from this one on.
 __device__ inline int64_t end_of_keys(const fy_args &args, int64_t row, int64_t keys)
 {

@@ -1,4 +1,4 @@
-// A head of attention: where its rows are, and the scale of its scores.
+// A head of attention: where its rows are, the scale of its scores, its mask.
 #ifndef FERRY_BACKENDS_CUDA_KERNELS_ATTENTION_HEADS_CUH_
 #define FERRY_BACKENDS_CUDA_KERNELS_ATTENTION_HEADS_CUH_
 
@@ -30,6 +30,20 @@ template <typename T> __device__ inline T scale_of(const fy_args &args, int64_t 
 {
     const double scale = args.attrs.attention.scale;
     return (T)(scale != 0 ? scale : 1 / sqrt((double)width));
+}
+
+// May the row attend to the key? The mask is source `mask`.
+__device__ inline bool may(const fy_args &args, uint32_t mask, const head &h, int64_t row,
+                           int64_t key)
+{
+    if (args.attrs.attention.is_causal && key > row) return false;
+    if (args.nsrc <= mask) return true;
+    const fy_operand &o = args.src[mask];
+    const auto stride = [&](int axis) { // from the last axis
+        return axis < o.rank && o.dims[o.rank - 1 - axis] > 1 ? o.strides[o.rank - 1 - axis] : 0;
+    };
+    return *element<uint8_t>(o, h.batch * stride(3) + h.number * stride(2) + row * stride(1) +
+                                    key * stride(0)) != 0;
 }
 
 #endif

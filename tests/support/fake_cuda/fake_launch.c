@@ -305,8 +305,11 @@ static int attention_fits(const char *kernel, const fy__cuda_args_t *args)
     const int32_t dtype = strstr(kernel, "_bf16") != NULL ? FY_DTYPE_BF16 : FY_DTYPE_F16;
     const int64_t most = strstr(kernel, "128_") != NULL ? 128 : 64, width = args->dst[0].dims[3];
     if (width % 8 != 0 || width > most) return 0;
-    for (int i = 0; i < 4; i++) {
-        const fy__cuda_operand_t *o = i == 3 ? &args->dst[0] : &args->src[i];
+    const int is_gradient = args->op == FY_OP_SCALED_DOT_PRODUCT_ATTENTION_BACKWARD;
+    if (is_gradient != (strstr(kernel, "gradient") != NULL)) return 0;
+    const int nsrc = is_gradient ? 5 : 3, ndst = is_gradient ? 3 : 1;
+    for (int i = 0; i < nsrc + ndst; i++) {
+        const fy__cuda_operand_t *o = i < nsrc ? &args->src[i] : &args->dst[i - nsrc];
         if (o->dtype != dtype || o->data % 16 != 0 || o->strides[3] != 1) return 0;
         for (int axis = 0; axis < 3; axis++)
             if (o->dims[axis] > 1 && o->strides[axis] % 8 != 0) return 0;
