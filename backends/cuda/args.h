@@ -230,8 +230,8 @@ typedef struct fy__cuda_args {
     uint64_t nelem;      /* of dst[0]; check_finite: of src[0] */
     /* ops that index: where 1 is written if an index is out of range; else 0 */
     uint64_t fault;
-    /* Reductions, softmax, losses of classes (a row each): threads that share one result, 1, 32 or
-     * FY__CUDA_BLOCK. */
+    /* Threads that share a result, 1, 32 or FY__CUDA_BLOCK: reductions, softmax, losses of classes.
+     * Sums of channels: threads side by side, a power of two up to 32. */
     uint32_t lanes;
     /* So many neighbouring elements (2, 4, 8, 16) along the last axis belong to one thread; 0: one.
      * FY__CUDA_ALIGNED says that they may be accessed at once, up to 16 bytes a time, in every

@@ -61,6 +61,8 @@ int fy__cuda_set_wide_apart(fy__cuda_args_t *args, unsigned ndst, unsigned first
  * ndst - 1 and src first .. end - 1 have them side by side and the axis is a multiple of it, and
  * FY__CUDA_ALIGNED if they may be accessed at once. */
 void fy__cuda_set_rows(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end);
+/* The same of the sources whose bits are set. */
+void fy__cuda_set_rows_of(fy__cuda_args_t *args, unsigned ndst, uint32_t srcs);
 
 /* Kernels that join whole columns: n neighbours along axis `column` of the source, of 16 bytes, if
  * each of its rows has them where they may be accessed at once. */

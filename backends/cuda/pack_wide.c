@@ -69,12 +69,18 @@ void fy__cuda_set_columns(fy__cuda_args_t *args, int column)
 
 void fy__cuda_set_rows(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end)
 {
-    const fy__cuda_operand_t *operands[FY__CUDA_MAX_DST + FY__CUDA_MAX_SRC];
-    const uint32_t n = (uint32_t)(16 / fy__cuda_dtype_nbytes(args->src[first].dtype));
+    fy__cuda_set_rows_of(args, ndst, (1u << end) - (1u << first));
+}
+
+void fy__cuda_set_rows_of(fy__cuda_args_t *args, unsigned ndst, uint32_t srcs)
+{
+    const fy__cuda_operand_t *operands[FY__CUDA_MAX_DST + FY__CUDA_MAX_SRC] = { &args->src[0] };
     unsigned count = 0;
     int aligned = 1;
+    for (unsigned i = 0; i < FY__CUDA_MAX_SRC; i++)
+        if (srcs >> i & 1) operands[count++] = &args->src[i];
+    const uint32_t n = (uint32_t)(16 / fy__cuda_dtype_nbytes(operands[0]->dtype));
     for (unsigned i = 0; i < ndst; i++) operands[count++] = &args->dst[i];
-    for (unsigned i = first; i < end; i++) operands[count++] = &args->src[i];
     for (unsigned i = 0; i < count; i++) {
         const int last = operands[i]->rank - 1;
         if (last < 0 || operands[i]->strides[last] != 1 || operands[i]->dims[last] % n != 0) return;

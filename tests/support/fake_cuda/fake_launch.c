@@ -324,7 +324,12 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
     if (!starts_with(kernel, "fy_class_loss_mean") &&
         !class_fits(kernel, args->nsrc > 0 ? args->src[0].dtype : args->dst[0].dtype))
         return 0;
-    if (args->lanes != 1 && args->lanes != 32 && args->lanes != FY__CUDA_BLOCK) return 0;
+    const int by_channels = starts_with(kernel, "fy_batch_norm") ||
+                            starts_with(kernel, "fy_row_norm_parts") ||
+                            starts_with(kernel, "fy_row_norm_join");
+    if (args->lanes != 1 && args->lanes != 32 && args->lanes != FY__CUDA_BLOCK &&
+        !(by_channels && args->lanes < 32 && (args->lanes & (args->lanes - 1)) == 0))
+        return 0;
     uint64_t largest = args->nelem, n = 1;
     for (unsigned i = 0;
          i < args->nsrc && !starts_with(kernel, "fy_gather") && !starts_with(kernel, "fy_matmul");

@@ -96,6 +96,57 @@ TS_TEST(a_sum_does_not_depend_on_addresses)
     assert_memory_equal(sums[0], sums[1], COLUMNS * 4);
 }
 
+/* So are norms, by rows and by channels; a large mean costs no digits. */
+TS_TEST(a_norm_does_not_depend_on_addresses)
+{
+    enum { ROWS = 700, COLUMNS = 64, N = ROWS * COLUMNS };
+    static float x[N + 1], y[2][2][N], weight[COLUMNS], bias[COLUMNS];
+    const fy_norm_attrs_t by_rows = { 0 };
+    const fy_batch_norm_attrs_t by_channels = { 0.5, 0, FY_ACTIVATION_NONE };
+    for (int i = 0; i < COLUMNS; i++) weight[i] = 1;
+    for (int shift = 0; shift < 2; shift++) {
+        for (int k = 0; k < N; k++) x[k + shift] = 1000 + (float)(k * 7 / 5 % 31) / 4096;
+        char *block = device_bytes(x, sizeof x);
+        fy_desc_t src[] = { DENSE_OF(FY_DTYPE_F32, ROWS, COLUMNS), DENSE(F32, COLUMNS),
+                            DENSE(F32, COLUMNS) },
+                  dst[] = { src[0], DENSE(F32, ROWS), DENSE(F32, ROWS), DENSE(F32, COLUMNS),
+                            DENSE(F32, COLUMNS) };
+        src[0].data = block + shift * 4;
+        src[1].data = device_bytes(weight, sizeof weight);
+        src[2].data = device_bytes(bias, sizeof bias);
+        for (int i = 0; i < 5; i++) dst[i].data = device_bytes(x, sizeof x);
+        void *workspace = device_bytes(x, sizeof x);
+        for (int channels = 0; channels < 2; channels++) {
+            fy_launch_t launch = launch_of(channels ? FY_OP_BATCH_NORM : FY_OP_LAYER_NORM,
+                                           channels ? 3 : 1, dst, src,
+                                           channels ? (const void *)&by_channels : &by_rows);
+            launch.ndst = channels ? 5 : 3;
+            if (channels) dst[1].dims[0] = dst[2].dims[0] = COLUMNS;
+            launch.workspace_nbytes = channels ? cuda->workspace(dev, &launch, sizeof x) : 0;
+            launch.workspace = workspace;
+            assert_int_equal(launch.workspace_nbytes > 0, channels);
+            assert_ok(cuda->launch(dev, stream, &launch));
+            fetch(y[channels][shift], dst[0].data, N * 4);
+        }
+        for (int i = 0; i < 5; i++) cuda->free(dev, dst[i].data, sizeof x);
+        cuda->free(dev, workspace, sizeof x);
+        cuda->free(dev, src[1].data, sizeof weight);
+        cuda->free(dev, src[2].data, sizeof bias);
+        cuda->free(dev, block, sizeof x);
+    }
+    for (int channels = 0; channels < 2; channels++) {
+        assert_memory_equal(y[channels][0], y[channels][1], N * 4);
+        for (int i = 0; i < N; i++) {
+            const int n = channels ? ROWS : COLUMNS, step = channels ? COLUMNS : 1,
+                      first = channels ? i % COLUMNS : i / COLUMNS * COLUMNS;
+            double mean = 0, squares = 0;
+            for (int k = 0; k < n; k++) mean += (double)x[1 + first + k * step] / n;
+            for (int k = 0; k < n; k++) squares += pow(x[1 + first + k * step] - mean, 2) / n;
+            assert_true(fabs(y[channels][0][i] - (x[1 + i] - mean) / sqrt(squares)) < 1e-5);
+        }
+    }
+}
+
 /* ---- copies ---- */
 
 typedef struct copy {

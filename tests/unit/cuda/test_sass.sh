@@ -87,6 +87,14 @@ loss fy_class_loss_f32 4 0 16 0 0 128 4
 loss fy_class_loss_backward_f32 4 2 16
 loss fy_mse_loss_backward_f32 4 2 0
 loss fy_mse_loss_backward_f64 2 1 0
+norm fy_batch_norm_parts_f32 24 0 72 0 0 128 4
+norm fy_batch_norm_parts_f64 8 0 0 0 0 80 4
+norm fy_batch_norm_apply_f32 24 9 0 0 0 128 3
+norm fy_batch_norm_apply_f64 8 3 40 0 0 80 3
+row_norm fy_row_norm_f32 72 24 64 0 0 128 4
+row_norm fy_row_norm_f64 24 8 0 0 0 128 4
+row_norm fy_row_norm_parts_f32 12 0 0 0 0 128 4
+row_norm fy_row_norm_parts_f64 4 0 40 0 0 80 4
 pool fy_pool2d_f32 4 2 32 0 0 80 -
 pool fy_pool2d_f64 2 1 0 0 0 80 -
 pool fy_pool2d_tiles_f32 12 3 0 0 0 80 -
