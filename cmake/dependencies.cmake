@@ -38,6 +38,7 @@ if(FERRY_DNNL)
     endif()
 else()
     set(FERRY_DNNL_MAJOR 0)
+    set(FERRY_DNNL_FILE "")
     message(WARNING "oneDNN is left out (FERRY_DNNL=OFF): on the host, large products and convolutions run in plain loops. "
                     "Products have 0.7 to 1.0 of oneDNN's speed, networks of convolutions train 6 to 12 times slower. "
                     "`ferry info` says so as well.")
@@ -48,8 +49,20 @@ add_library(ferry_dependencies INTERFACE)
 target_compile_definitions(ferry_dependencies INTERFACE FERRY_DNNL_MAJOR=${FERRY_DNNL_MAJOR})
 if(FERRY_DNNL)
     target_include_directories(ferry_dependencies SYSTEM INTERFACE $<BUILD_INTERFACE:${DNNL_INCLUDE_DIR}>)
-    target_link_libraries(ferry_dependencies INTERFACE ${DNNL_LIBRARY})
+    # Opened at run time, not linked (backends/kernels/dnnl.c): by its soname where the linker looks anyway.
+    set(FERRY_DNNL_FILE ${DNNL_LIBRARY})
+    get_filename_component(folder ${DNNL_LIBRARY} DIRECTORY)
+    execute_process(COMMAND ${CMAKE_READELF} -d ${DNNL_LIBRARY} OUTPUT_VARIABLE section)
+    if(folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES AND section MATCHES "SONAME[^[]*\\[([^]]+)")
+        set(FERRY_DNNL_FILE ${CMAKE_MATCH_1}) # libdnnl.so.2, Debian 13: libdnnl.so.3.6
+    endif()
+    if(FERRY_SANITIZE)
+        # gcc 12's LeakSanitizer may crash on thread-local data of a library that is opened later.
+        target_link_libraries(ferry_dependencies INTERFACE -Wl,--push-state,--no-as-needed ${DNNL_LIBRARY} -Wl,--pop-state)
+    endif()
 endif()
+set_source_files_properties(backends/kernels/dnnl.c tools/bench/peer_gemm.c PROPERTIES
+    COMPILE_DEFINITIONS FERRY_DNNL_FILE="${FERRY_DNNL_FILE}")
 target_link_libraries(ferry_dependencies INTERFACE OpenMP::OpenMP_C Threads::Threads ZLIB::ZLIB m ${CMAKE_DL_LIBS})
 
 # jemalloc belongs to the program, never to libferry.so: linked into a program it serves the

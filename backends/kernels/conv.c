@@ -82,16 +82,23 @@ static int is_all_dense(const fy__conv_t *conv)
 
 static int may_use_dnnl(const fy__conv_t *conv) { return is_for_dnnl(conv) && is_all_dense(conv); }
 
-/* Logs the fallback to plain loops, once for each shape. */
-static void note_slow_path(const fy_host_api_t *host, const fy__conv_t *conv)
+static int fits_dnnl(const fy__conv_t *conv, uint64_t limit)
 {
     uint64_t nbytes;
+    return is_half(conv) ? fy__conv_half_nbytes(conv, FY__TUNE_FIXED, limit) != 0
+                         : fy__conv_dnnl_plan(conv, limit, &nbytes);
+}
+
+/* Logs the fallback to plain loops, once for each shape. */
+static void note_slow_path(const fy_host_api_t *host, const fy__conv_t *conv, uint64_t nbytes)
+{
     if (!is_for_dnnl(conv) || !fy__slow_path_is_new(host, &conv->shape)) return;
-    const char *reason = fy__onednn_has_none;
+    const char *reason = fy__onednn_has_none();
     if (!is_all_dense(conv))
         reason = "an operand is strided; fy_copy into a new tensor makes a dense one";
-    else if (is_half(conv) ? fy__conv_half_nbytes(conv, FY__TUNE_FIXED, UINT64_MAX) != 0
-                           : fy__conv_dnnl_plan(conv, UINT64_MAX, &nbytes))
+    else if (fits_dnnl(conv, nbytes))
+        reason = "oneDNN refused to run it";
+    else if (fits_dnnl(conv, UINT64_MAX))
         reason = "oneDNN needs more scratch than the device may take (option workspace=)";
     fy__slow_path_log(host, &conv->shape, reason);
 }
@@ -132,7 +139,7 @@ static fy_status_t run_fixed(const fy_host_api_t *host, const fy__loops_t *loops
                           : fast_run(host, loops, conv, scratch, nbytes);
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }
-    note_slow_path(host, conv);
+    note_slow_path(host, conv, nbytes);
     fy__product_by("plain loops");
     fy__conv_plain(loops, conv);
     return FY_STATUS_OK;

@@ -28,7 +28,8 @@ enum { REORDER_PASSES = 4 };
 static dnnl_engine_t engine;
 static void make_engine(void)
 {
-    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success) engine = NULL;
+    if (!fy__dnnl_open() || fy__dnnl.engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
+        engine = NULL;
 }
 
 static uint64_t round64(uint64_t nbytes) { return (nbytes + 63) / 64 * 64; }
@@ -59,7 +60,7 @@ static int describe(fy__conv_prim_t *prim, fy__md_t *any)
 const char *fy__conv_desc_name(const_dnnl_primitive_desc_t desc)
 {
     const char *name = NULL;
-    if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name) !=
+    if (fy__dnnl.primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name) !=
             dnnl_success ||
         !name)
         return "ref";
@@ -73,28 +74,30 @@ static int make_reorder_here(fy__conv_prim_t *prim, dnnl_primitive_attr_t attr)
     dnnl_primitive_desc_t desc = NULL;
     dnnl_post_ops_t post_ops = NULL;
     int ok = 1;
-    if (dnnl_memory_desc_equal(prim->w, prim->packed) && !(out && prim->shape.accumulate)) return 1;
+    if (fy__dnnl.memory_desc_equal(prim->w, prim->packed) && !(out && prim->shape.accumulate))
+        return 1;
     if (out && prim->shape.accumulate)
-        ok = dnnl_post_ops_create(&post_ops) == dnnl_success &&
+        ok = fy__dnnl.post_ops_create(&post_ops) == dnnl_success &&
              fy__post_ops_sum(post_ops) == dnnl_success &&
-             dnnl_primitive_attr_set_post_ops(attr, post_ops) == dnnl_success;
-    ok = ok && dnnl_reorder_primitive_desc_create(&desc, out ? prim->packed : prim->w, engine,
-                                                  out ? prim->w : prim->packed, engine,
-                                                  attr) == dnnl_success;
+             fy__dnnl.primitive_attr_set_post_ops(attr, post_ops) == dnnl_success;
+    ok = ok && fy__dnnl.reorder_primitive_desc_create(&desc, out ? prim->packed : prim->w, engine,
+                                                      out ? prim->w : prim->packed, engine,
+                                                      attr) == dnnl_success;
     if (ok) {
         prim->reorder_scratch =
-            fy__md_clone(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
-        ok = prim->reorder_scratch && dnnl_primitive_create(&prim->reorder, desc) == dnnl_success;
-        dnnl_primitive_desc_destroy(desc);
+            fy__md_clone(fy__dnnl.primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
+        ok = prim->reorder_scratch &&
+             fy__dnnl.primitive_create(&prim->reorder, desc) == dnnl_success;
+        fy__dnnl.primitive_desc_destroy(desc);
     }
-    if (post_ops) dnnl_post_ops_destroy(post_ops);
+    if (post_ops) fy__dnnl.post_ops_destroy(post_ops);
     return ok;
 }
 
 /* Most weights are so small that one thread is faster than waking the others. */
 static int make_reorder(fy__conv_prim_t *prim, dnnl_primitive_attr_t attr)
 {
-    const double nbytes = (double)dnnl_memory_desc_get_size(prim->packed);
+    const double nbytes = (double)fy__dnnl.memory_desc_get_size(prim->packed);
     const int threads = fy__threads_for_cost(0, REORDER_PASSES * nbytes),
               most = omp_get_max_threads();
     prim->reorder_threads = threads < most ? threads : most;
@@ -116,9 +119,9 @@ static void leave_bias(fy__conv_prim_t *prim, const fy__conv_mds_t *mds, dnnl_pr
     if (forward)
         other = fy__conv_desc_make(engine, &prim->shape, FY_OP_CONV2D_BACKWARD_WEIGHT, &rest,
                                    forward, attr);
-    if (forward) dnnl_primitive_desc_destroy(forward);
+    if (forward) fy__dnnl.primitive_desc_destroy(forward);
     if (!other) return;
-    dnnl_primitive_desc_destroy(*desc);
+    fy__dnnl.primitive_desc_destroy(*desc);
     *desc = other;
     prim->leaves_bias = 1;
 }
@@ -140,14 +143,15 @@ static int make(fy__conv_prim_t *prim, dnnl_primitive_attr_t attr)
         const dnnl_query_t weights = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? dnnl_query_diff_weights_md
                                                                         : dnnl_query_weights_md;
         (void)snprintf(prim->name, sizeof prim->name, "%s", fy__conv_desc_name(desc));
-        prim->packed = fy__md_clone(dnnl_primitive_desc_query_md(desc, weights, 0));
+        prim->packed = fy__md_clone(fy__dnnl.primitive_desc_query_md(desc, weights, 0));
         prim->conv_scratch =
-            fy__md_clone(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
+            fy__md_clone(fy__dnnl.primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
         ok = prim->packed && prim->conv_scratch &&
-             dnnl_primitive_create(&prim->conv, desc) == dnnl_success && make_reorder(prim, attr);
+             fy__dnnl.primitive_create(&prim->conv, desc) == dnnl_success &&
+             make_reorder(prim, attr);
     }
-    if (desc) dnnl_primitive_desc_destroy(desc);
-    if (forward) dnnl_primitive_desc_destroy(forward);
+    if (desc) fy__dnnl.primitive_desc_destroy(desc);
+    if (forward) fy__dnnl.primitive_desc_destroy(forward);
     fy__md_free(any);
     return ok;
 }
@@ -158,15 +162,15 @@ fy__conv_prim_t *fy__conv_prim_make(const fy__conv_shape_t *shape)
     dnnl_primitive_attr_t attr = NULL;
     pthread_once(&once, make_engine);
     fy__conv_prim_t *prim = (fy__conv_prim_t *)calloc(1, sizeof *prim);
-    if (!prim || !engine || dnnl_primitive_attr_create(&attr) != dnnl_success) {
+    if (!prim || !engine || fy__dnnl.primitive_attr_create(&attr) != dnnl_success) {
         free(prim);
         return NULL;
     }
     prim->shape = *shape;
-    const int ok = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) ==
+    const int ok = fy__dnnl.primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) ==
                        dnnl_success &&
                    make(prim, attr);
-    dnnl_primitive_attr_destroy(attr);
+    fy__dnnl.primitive_attr_destroy(attr);
     if (ok) return prim;
     fy__conv_prim_free(prim);
     return NULL;
@@ -175,8 +179,8 @@ fy__conv_prim_t *fy__conv_prim_make(const fy__conv_shape_t *shape)
 void fy__conv_prim_free(fy__conv_prim_t *prim)
 {
     if (!prim) return;
-    if (prim->conv) dnnl_primitive_destroy(prim->conv);
-    if (prim->reorder) dnnl_primitive_destroy(prim->reorder);
+    if (prim->conv) fy__dnnl.primitive_destroy(prim->conv);
+    if (prim->reorder) fy__dnnl.primitive_destroy(prim->reorder);
     fy__md_t mds[] = { prim->x,
                        prim->w,
                        prim->packed,
@@ -198,13 +202,14 @@ const char *fy__conv_prim_impl_name(const fy__conv_prim_t *prim) { return prim->
  * it. */
 static uint64_t packed_nbytes(const fy__conv_prim_t *prim)
 {
-    return prim->reorder ? round64(dnnl_memory_desc_get_size(prim->packed)) : 0;
+    return prim->reorder ? round64(fy__dnnl.memory_desc_get_size(prim->packed)) : 0;
 }
 
 uint64_t fy__conv_prim_nbytes(const fy__conv_prim_t *prim)
 {
-    const uint64_t conv = dnnl_memory_desc_get_size(prim->conv_scratch),
-                   reorder = prim->reorder ? dnnl_memory_desc_get_size(prim->reorder_scratch) : 0;
+    const uint64_t conv = fy__dnnl.memory_desc_get_size(prim->conv_scratch),
+                   reorder = prim->reorder ? fy__dnnl.memory_desc_get_size(prim->reorder_scratch)
+                                           : 0;
     return packed_nbytes(prim) + round64(conv > reorder ? conv : reorder) + 64;
 }
 
@@ -217,7 +222,7 @@ typedef struct args {
 static void add_arg(args_t *args, int arg, fy__const_md_t desc, void *data)
 {
     dnnl_memory_t memory = NULL;
-    if (dnnl_memory_create(&memory, desc, engine, data) != dnnl_success) {
+    if (fy__dnnl.memory_create(&memory, desc, engine, data) != dnnl_success) {
         args->failed = 1;
         return;
     }
@@ -230,8 +235,8 @@ static dnnl_status_t execute(dnnl_primitive_t primitive, dnnl_stream_t stream, a
 {
     const dnnl_status_t status =
         args->failed ? dnnl_out_of_memory
-                     : dnnl_primitive_execute(primitive, stream, args->n, args->list);
-    for (int i = 0; i < args->n; i++) dnnl_memory_destroy(args->list[i].memory);
+                     : fy__dnnl.primitive_execute(primitive, stream, args->n, args->list);
+    for (int i = 0; i < args->n; i++) fy__dnnl.memory_destroy(args->list[i].memory);
     return status;
 }
 
@@ -259,7 +264,7 @@ fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *
               input = op == FY_OP_CONV2D_BACKWARD_INPUT;
     dnnl_stream_t stream = NULL;
     args_t args = { .n = 0 };
-    dnnl_status_t status = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
+    dnnl_status_t status = fy__dnnl.stream_create(&stream, engine, dnnl_stream_default_flags);
     if (status == dnnl_success && prim->reorder && !weight)
         status = reorder(prim, stream, w, packed, rest);
     if (status == dnnl_success) {
@@ -272,9 +277,9 @@ fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *
     }
     if (status == dnnl_success && prim->reorder && weight)
         status = reorder(prim, stream, w, packed, rest);
-    if (stream) dnnl_stream_destroy(stream);
+    if (stream) fy__dnnl.stream_destroy(stream);
     if (status == dnnl_success) return FY_STATUS_OK;
-    return host->fail(status == dnnl_out_of_memory ? FY_STATUS_OUT_OF_MEMORY : FY_STATUS_INTERNAL,
-                      __FILE__, __LINE__,
-                      "oneDNN refused a convolution that it had planned (status %d)", (int)status);
+    if (status != dnnl_out_of_memory) return FY_STATUS_UNSUPPORTED;
+    return host->fail(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__,
+                      "oneDNN has no memory for a convolution that it had planned");
 }

@@ -6,9 +6,8 @@
 #ifndef FERRY_BACKENDS_KERNELS_CONV_DNNL_H_
 #define FERRY_BACKENDS_KERNELS_CONV_DNNL_H_
 
-#include <oneapi/dnnl/dnnl.h>
-
 #include "backends/kernels/conv_prim.h"
+#include "backends/kernels/dnnl.h"
 
 #if FERRY_DNNL_MAJOR >= 3
 typedef dnnl_memory_desc_t fy__md_t;

@@ -10,7 +10,7 @@
 fy__md_t fy__md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag)
 {
     fy__md_t md = (fy__md_t)malloc(sizeof *md);
-    if (md && dnnl_memory_desc_init_by_tag(md, rank, dims, dnnl_f32, tag) == dnnl_success)
+    if (md && fy__dnnl.memory_desc_init_by_tag(md, rank, dims, dnnl_f32, tag) == dnnl_success)
         return md;
     free(md);
     return NULL;
@@ -19,7 +19,8 @@ fy__md_t fy__md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag)
 fy__md_t fy__md_by_strides(int rank, const dnnl_dims_t dims, const dnnl_dims_t strides)
 {
     fy__md_t md = (fy__md_t)malloc(sizeof *md);
-    if (md && dnnl_memory_desc_init_by_strides(md, rank, dims, dnnl_f32, strides) == dnnl_success)
+    if (md &&
+        fy__dnnl.memory_desc_init_by_strides(md, rank, dims, dnnl_f32, strides) == dnnl_success)
         return md;
     free(md);
     return NULL;
@@ -51,17 +52,17 @@ static dnnl_primitive_desc_t choose(dnnl_engine_t engine, const dnnl_convolution
     dnnl_primitive_desc_iterator_t all = NULL;
     dnnl_primitive_desc_t found = NULL;
     if (strcmp(fy__conv_desc_name(first), "jit:avx2") != 0 ||
-        dnnl_primitive_desc_iterator_create(&all, desc, attr, engine, hint) != dnnl_success)
+        fy__dnnl.primitive_desc_iterator_create(&all, desc, attr, engine, hint) != dnnl_success)
         return first;
     do {
-        if (found) dnnl_primitive_desc_destroy(found);
-        found = dnnl_primitive_desc_iterator_fetch(all);
+        if (found) fy__dnnl.primitive_desc_destroy(found);
+        found = fy__dnnl.primitive_desc_iterator_fetch(all);
     } while (found && !strstr(fy__conv_desc_name(found), "gemm:jit") &&
-             dnnl_primitive_desc_iterator_next(all) == dnnl_success);
-    dnnl_primitive_desc_iterator_destroy(all);
+             fy__dnnl.primitive_desc_iterator_next(all) == dnnl_success);
+    fy__dnnl.primitive_desc_iterator_destroy(all);
     const int is_gemm = found && strstr(fy__conv_desc_name(found), "gemm:jit");
     dnnl_primitive_desc_t other = is_gemm ? first : found;
-    if (other) dnnl_primitive_desc_destroy(other);
+    if (other) fy__dnnl.primitive_desc_destroy(other);
     return is_gemm ? found : first;
 }
 
@@ -74,12 +75,12 @@ static dnnl_primitive_desc_t listed(dnnl_engine_t engine, const dnnl_convolution
     dnnl_primitive_desc_iterator_t all = NULL;
     dnnl_primitive_desc_t found = NULL;
     int64_t left = shape->choice - 1;
-    dnnl_primitive_desc_destroy(first);
-    if (dnnl_primitive_desc_iterator_create(&all, desc, attr, engine, hint) != dnnl_success)
+    fy__dnnl.primitive_desc_destroy(first);
+    if (fy__dnnl.primitive_desc_iterator_create(&all, desc, attr, engine, hint) != dnnl_success)
         return NULL;
-    while (left > 0 && dnnl_primitive_desc_iterator_next(all) == dnnl_success) left--;
-    if (left == 0) found = dnnl_primitive_desc_iterator_fetch(all);
-    dnnl_primitive_desc_iterator_destroy(all);
+    while (left > 0 && fy__dnnl.primitive_desc_iterator_next(all) == dnnl_success) left--;
+    if (left == 0) found = fy__dnnl.primitive_desc_iterator_fetch(all);
+    fy__dnnl.primitive_desc_iterator_destroy(all);
     return found;
 }
 
@@ -96,17 +97,17 @@ dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_sh
     dnnl_primitive_desc_t out = NULL;
     dnnl_status_t status;
     if (op == FY_OP_CONV2D)
-        status = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, direct,
-                                                            mds->x, mds->w, mds->bias, mds->y,
-                                                            strides, dilates, padding, padding);
+        status = fy__dnnl.dilated_convolution_forward_desc_init(
+            &desc, dnnl_forward_training, direct, mds->x, mds->w, mds->bias, mds->y, strides,
+            dilates, padding, padding);
     else if (op == FY_OP_CONV2D_BACKWARD_INPUT)
-        status = dnnl_dilated_convolution_backward_data_desc_init(
+        status = fy__dnnl.dilated_convolution_backward_data_desc_init(
             &desc, direct, mds->x, mds->w, mds->y, strides, dilates, padding, padding);
     else
-        status = dnnl_dilated_convolution_backward_weights_desc_init(
+        status = fy__dnnl.dilated_convolution_backward_weights_desc_init(
             &desc, direct, mds->x, mds->w, mds->bias, mds->y, strides, dilates, padding, padding);
     if (status != dnnl_success ||
-        dnnl_primitive_desc_create(&out, &desc, attr, engine, hint) != dnnl_success)
+        fy__dnnl.primitive_desc_create(&out, &desc, attr, engine, hint) != dnnl_success)
         return NULL;
     if (shape->choice > 0 && op == shape->op) return listed(engine, &desc, hint, attr, out, shape);
     return prefers_gemm(shape) ? choose(engine, &desc, hint, attr, out) : out;
@@ -114,5 +115,5 @@ dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_sh
 
 dnnl_status_t fy__post_ops_sum(dnnl_post_ops_t post_ops)
 {
-    return dnnl_post_ops_append_sum(post_ops, 1.0f);
+    return fy__dnnl.post_ops_append_sum(post_ops, 1.0f);
 }

@@ -11,14 +11,16 @@
 fy__md_t fy__md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag)
 {
     fy__md_t md = NULL;
-    return dnnl_memory_desc_create_with_tag(&md, rank, dims, dnnl_f32, tag) == dnnl_success ? md
-                                                                                            : NULL;
+    return fy__dnnl.memory_desc_create_with_tag(&md, rank, dims, dnnl_f32, tag) == dnnl_success
+               ? md
+               : NULL;
 }
 
 fy__md_t fy__md_by_strides(int rank, const dnnl_dims_t dims, const dnnl_dims_t strides)
 {
     fy__md_t md = NULL;
-    return dnnl_memory_desc_create_with_strides(&md, rank, dims, dnnl_f32, strides) == dnnl_success
+    return fy__dnnl.memory_desc_create_with_strides(&md, rank, dims, dnnl_f32, strides) ==
+                   dnnl_success
                ? md
                : NULL;
 }
@@ -26,12 +28,12 @@ fy__md_t fy__md_by_strides(int rank, const dnnl_dims_t dims, const dnnl_dims_t s
 fy__md_t fy__md_clone(fy__const_md_t from)
 {
     fy__md_t md = NULL;
-    return from && dnnl_memory_desc_clone(&md, from) == dnnl_success ? md : NULL;
+    return from && fy__dnnl.memory_desc_clone(&md, from) == dnnl_success ? md : NULL;
 }
 
 void fy__md_free(fy__md_t md)
 {
-    if (md) dnnl_memory_desc_destroy(md);
+    if (md) fy__dnnl.memory_desc_destroy(md);
 }
 
 static dnnl_primitive_desc_t first_choice(dnnl_engine_t engine, const fy__conv_shape_t *shape,
@@ -46,15 +48,15 @@ static dnnl_primitive_desc_t first_choice(dnnl_engine_t engine, const fy__conv_s
     dnnl_primitive_desc_t out = NULL;
     dnnl_status_t status;
     if (op == FY_OP_CONV2D)
-        status = dnnl_convolution_forward_primitive_desc_create(
+        status = fy__dnnl.convolution_forward_primitive_desc_create(
             &out, engine, dnnl_forward_training, direct, mds->x, mds->w, mds->bias, mds->y, strides,
             dilates, padding, padding, attr);
     else if (op == FY_OP_CONV2D_BACKWARD_INPUT)
-        status = dnnl_convolution_backward_data_primitive_desc_create(
+        status = fy__dnnl.convolution_backward_data_primitive_desc_create(
             &out, engine, direct, mds->x, mds->w, mds->y, strides, dilates, padding, padding, hint,
             attr);
     else
-        status = dnnl_convolution_backward_weights_primitive_desc_create(
+        status = fy__dnnl.convolution_backward_weights_primitive_desc_create(
             &out, engine, direct, mds->x, mds->w, mds->bias, mds->y, strides, dilates, padding,
             padding, hint, attr);
     return status == dnnl_success ? out : NULL;
@@ -78,8 +80,8 @@ static int prefers_jit(const fy__conv_shape_t *s)
 static dnnl_primitive_desc_t listed(dnnl_primitive_desc_t first, int64_t choice)
 {
     for (int64_t i = 1; i < choice; i++)
-        if (dnnl_primitive_desc_next_impl(first) != dnnl_success) {
-            dnnl_primitive_desc_destroy(first);
+        if (fy__dnnl.primitive_desc_next_impl(first) != dnnl_success) {
+            fy__dnnl.primitive_desc_destroy(first);
             return NULL;
         }
     return first;
@@ -99,14 +101,14 @@ dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_sh
     if (!second) return first;
     dnnl_status_t status;
     do { /* the list may contain several brgemm kernels */
-        status = dnnl_primitive_desc_next_impl(second);
+        status = fy__dnnl.primitive_desc_next_impl(second);
     } while (status == dnnl_success && strncmp(fy__conv_desc_name(second), "brg", 3) == 0);
     const int is_jit = status == dnnl_success && strncmp(fy__conv_desc_name(second), "jit", 3) == 0;
-    dnnl_primitive_desc_destroy(is_jit ? first : second);
+    fy__dnnl.primitive_desc_destroy(is_jit ? first : second);
     return is_jit ? second : first;
 }
 
 dnnl_status_t fy__post_ops_sum(dnnl_post_ops_t post_ops)
 {
-    return dnnl_post_ops_append_sum(post_ops, 1.0f, 0, dnnl_data_type_undef);
+    return fy__dnnl.post_ops_append_sum(post_ops, 1.0f, 0, dnnl_data_type_undef);
 }

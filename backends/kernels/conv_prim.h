@@ -17,7 +17,8 @@ uint64_t fy__conv_prim_nbytes(const fy__conv_prim_t *prim);
 /* Operands are dense f32; shape.op decides which of x, w, y is written; with w also bias. With
  * shape.accumulate dw is added to the old value; dx and the bias' gradient are not, so the caller
  * adds them. All scratch is `scratch`: oneDNN 2.6 with internal scratch gives wrong numbers when
- * two threads run one primitive. */
+ * two threads run one primitive. UNSUPPORTED without an error: oneDNN refused, and w, if it is
+ * accumulated, is as before. */
 fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *prim, void *x,
                               void *w, void *y, void *bias, void *scratch);
 

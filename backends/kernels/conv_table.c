@@ -251,6 +251,9 @@ static fy_status_t run(const fy_host_api_t *host, const fy__loops_t *loops, cons
         const int64_t npieces = (nx + sum.piece - 1) / sum.piece;
         fy_status_t status = fy__conv_prim_run(host, prim, scratch, conv->w->data, y, NULL,
                                                scratch + plan->sum_nbytes);
+        if (status == FY_STATUS_UNSUPPORTED && first > 0)
+            return host->fail(FY_STATUS_INTERNAL, __FILE__, __LINE__,
+                              "oneDNN refused a part of a convolution");
         if (status != FY_STATUS_OK) return status;
         fy__for_each(npieces, fy__threads_for(npieces, 2), add_piece, &sum);
     }

@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
 
-#include "backends/kernels/onednn.h"
+#include "backends/kernels/dnnl.h"
 
 static const char *threads_of(unsigned runtime)
 {
@@ -63,11 +62,16 @@ static const char *library_of(const void *address)
 
 void fy__onednn_describe(fy_fact_fn say, void *user)
 {
-    const dnnl_version_t *version = dnnl_version();
-    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    char text[320];
+    if (!fy__dnnl_open()) {
+        (void)snprintf(text, sizeof text, "none: %s", fy__onednn_has_none());
+        say(user, "onednn", text);
+        return;
+    }
+    const dnnl_version_t *version = fy__dnnl.version();
+    const dnnl_cpu_isa_t isa = fy__dnnl.get_effective_cpu_isa();
     int (*const of_openmp)(void) = omp_get_max_threads;
     const void *address;
-    char text[160];
     memcpy(&address, &of_openmp, sizeof address);
     (void)snprintf(text, sizeof text, "%d.%d.%d%s", version->major, version->minor, version->patch,
                    version->major == FERRY_DNNL_MAJOR
@@ -84,6 +88,3 @@ void fy__onednn_describe(fy_fact_fn say, void *user)
         (void)snprintf(text, sizeof text, "0x%x, unknown to Ferry", (unsigned)isa);
     say(user, "onednn_isa", text);
 }
-
-const char fy__onednn_has_none[] =
-    "oneDNN has only its reference loop for this shape on this processor";

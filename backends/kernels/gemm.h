@@ -1,5 +1,6 @@
 /* Matrix products on one pair of matrices; matmul.c cuts its work down to these.
- * gemm_onednn.c knows oneDNN; without_onednn.c is built in its place if there is none. */
+ * gemm_onednn.c knows oneDNN; without_onednn.c is built in its place if there is none, and
+ * gemm_plain.c multiplies where oneDNN fails. */
 #ifndef FERRY_BACKENDS_KERNELS_GEMM_H_
 #define FERRY_BACKENDS_KERNELS_GEMM_H_
 
@@ -22,6 +23,10 @@ fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char trans
                          /* gemm_onednn.c */
                          int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                          int64_t ldc);
+/* The same by Ferry's loops for any size. */
+void fy__gemm_plain_f32(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k,
+                        const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                        float *c, int64_t ldc); /* gemm_plain.c */
 /* The same by Ferry's loops, if it is small and beta is 0 or 1; otherwise returns 0 and does
  * nothing. */
 int fy__gemm_small_f32(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k,

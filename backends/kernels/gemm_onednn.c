@@ -3,8 +3,7 @@
  * oneDNN adds the terms of a narrow product one after the other: 2^20 equal ones were 1 % off. So
  * long narrow products are cut along k, and the sums of the pieces are added in f64.
  * Not here: batches, strides that BLAS cannot say, half precision (matmul.c). */
-#include <oneapi/dnnl/dnnl.h>
-
+#include "backends/kernels/dnnl.h"
 #include "backends/kernels/gemm.h"
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/team.h"
@@ -16,16 +15,30 @@ static fy_status_t sgemm(const fy_host_api_t *host, char transpose_a, char trans
                          int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                          int64_t ldb, float beta, float *c, int64_t ldc)
 {
+    static int logged; /* atomic accesses only */
     const double dm = (double)m, dn = (double)n, dk = (double)k;
-    const fy__team_t team =
-        fy__team_begin(fy__threads_for_cost(2 * dm * dn * dk, 4 * (dm * dk + dk * dn + dm * dn)));
-    const dnnl_status_t status =
-        dnnl_sgemm(transpose_a, transpose_b, m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
-    fy__team_end(&team);
+    const int is_open = fy__dnnl_open();
+    dnnl_status_t status = dnnl_unimplemented;
+    fy__product_by("oneDNN sgemm");
+    if (__builtin_expect(is_open, 1)) {
+        const fy__team_t team = fy__team_begin(
+            fy__threads_for_cost(2 * dm * dn * dk, 4 * (dm * dk + dk * dn + dm * dn)));
+        status =
+            fy__dnnl.sgemm(transpose_a, transpose_b, m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+        fy__team_end(&team);
+    }
     if (__builtin_expect(status == dnnl_success, 1)) return FY_STATUS_OK;
-    return host->fail(status == dnnl_out_of_memory ? FY_STATUS_OUT_OF_MEMORY : FY_STATUS_INTERNAL,
-                      __FILE__, __LINE__, "oneDNN refused sgemm %lld x %lld x %lld (status %d)",
-                      (long long)m, (long long)n, (long long)k, (int)status);
+    if (status == dnnl_out_of_memory)
+        return host->fail(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__,
+                          "oneDNN has no memory for sgemm %lld x %lld x %lld", (long long)m,
+                          (long long)n, (long long)k);
+    if (!__atomic_exchange_n(&logged, 1, __ATOMIC_RELAXED))
+        host->log(FY_LOG_WARNING,
+                  "matmul %lld x %lld x %lld, and later ones, run in Ferry's plain loops: %s",
+                  (long long)m, (long long)n, (long long)k,
+                  is_open ? "oneDNN refused sgemm" : fy__onednn_has_none());
+    fy__gemm_plain_f32(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    return FY_STATUS_OK;
 }
 
 /* At most MOST_RESULTS results. */
@@ -58,7 +71,6 @@ fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char trans
         fy__product_by("loops for small products");
         return FY_STATUS_OK;
     }
-    fy__product_by("oneDNN sgemm");
     const int64_t narrow = m < n ? m : n;
     const int adds_in_order = narrow == 1 ||
                               (narrow < NARROW && transpose_a == 'N' && transpose_b == 'T');

@@ -86,11 +86,14 @@ pack_programs() {
 # Every library that one of the staged files needs, Ferry's included, by name, once, as the loader of
 # this machine finds it.
 pack_libraries() {
-    local name arrow path known=" "
+    local name arrow path known=" " onednn
+    onednn=$(sed -n 's/^DNNL_LIBRARY:[A-Z]*=//p' "$build/CMakeCache.txt") # opened at run time: ldd does not list it
+    [[ -e $onednn ]] && staged_files+=("$onednn")
     for path in "${staged_files[@]}"; do LD_LIBRARY_PATH=$build/lib ldd "$path"; done 2>&1 | sed 's/ (0x[0-9a-f]*)$//' >"$temp/needed"
     for path in $(ldd "$(type -P xz)" | grep -o '/[^ ]*'); do cp -L "$path" "$out/tools/"; done
     [[ -e $out/tools/ld-linux-x86-64.so.2 ]] || die "ldd did not name the loader of xz: only glibc on x86-64 can be staged"
     cp -L "$(type -P xz)" "$out/tools/xz"
+    [[ -e $onednn ]] && echo "$(readelf -dW "$onednn" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p') => $onednn" >>"$temp/needed"
     while read -r name arrow path; do # a path may have blanks
         if [[ $name == /*/ld-linux* ]]; then
             path=$name name=${name##*/}

@@ -1,6 +1,6 @@
 /* The scenario of each consumer written in C, for every way of loading the library: an add on the
- * host; one upload, op and download on sim:0 that the ledger counts; a refusal; a check which
- * library provides malloc and operator new.
+ * host; a product by oneDNN, which is opened for it; one upload, op and download on sim:0 that the
+ * ledger counts; a refusal; a check which library provides malloc and operator new.
  * The functions may be real ones or pointers of the same names (dlopen/main.c). Returns the number
  * of failed checks. */
 #ifndef FERRY_TESTS_CONSUME_SCENARIO_H_
@@ -44,9 +44,11 @@ static int owned_by(void *handle, const char *symbol, const char *owner)
 /* malloc_owner: "libc.so", or "libjemalloc.so" if the application links it. */
 static int run_scenario(void *handle, const char *malloc_owner, const char *host_allocator)
 {
-    const int64_t dims[] = { 4 };
+    static float ones[96 * 96];
+    const int64_t dims[] = { 4 }, square[] = { 96, 96 };
+    const int has_jemalloc = strcmp(malloc_owner, "libc.so") != 0;
     float x_data[] = { 1, 2, 3, 4 }, y_data[] = { 10, 20, 30, 40 };
-    fy_tensor_t *x, *y, *sum, *device_x, *twice, *back, *mixed;
+    fy_tensor_t *x, *y, *sum, *device_x, *twice, *back, *mixed, *matrix, *product;
     fy_download_t *download;
     fy_device_t *sim;
     fy_ledger_totals_t before = FY_LEDGER_TOTALS_INIT, after = FY_LEDGER_TOTALS_INIT;
@@ -59,6 +61,12 @@ static int run_scenario(void *handle, const char *malloc_owner, const char *host
     EXPECT_OK(fy_add(x, y, &sum));
     EXPECT_OK(fy_tensor_map(sum, FY_ACCESS_READ, &data));
     for (int i = 0; data && i < 4; i++) EXPECT(((const float *)data)[i] == x_data[i] + y_data[i]);
+
+    for (int i = 0; i < 96 * 96; i++) ones[i] = 1;
+    EXPECT_OK(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, 2, square, ones, NULL, NULL, &matrix));
+    EXPECT_OK(fy_matmul(matrix, matrix, &product));
+    EXPECT_OK(fy_tensor_map(product, FY_ACCESS_READ, &data));
+    for (int i = 0; data && i < 96 * 96; i++) EXPECT(((const float *)data)[i] == 96);
 
     /* One upload, an op on the device, one download. */
     EXPECT_OK(fy_device_open("sim:0", &sim));
@@ -90,9 +98,10 @@ static int run_scenario(void *handle, const char *malloc_owner, const char *host
     EXPECT(strcmp(fy_version(), "0.1.0") == 0);
     EXPECT(strcmp(fy_memory_host_allocator(), host_allocator) == 0);
     EXPECT(owned_by(RTLD_DEFAULT, "malloc", malloc_owner));
-    /* jemalloc, if the application links it, also provides operator new. */
-    EXPECT(owned_by(handle, "_Znwm",
-                    strcmp(malloc_owner, "libc.so") == 0 ? "libstdc++.so" : malloc_owner));
+    /* jemalloc, if the application links it, also provides operator new; else libstdc++, which
+     * oneDNN needs. */
+    EXPECT(owned_by(has_jemalloc ? handle : dlopen("libstdc++.so.6", RTLD_NOW | RTLD_NOLOAD),
+                    "_Znwm", has_jemalloc ? malloc_owner : "libstdc++.so"));
     return disappointments;
 }
 

@@ -1,8 +1,8 @@
-/* Looks up dnnl_sgemm, whose signature oneDNN 2 and 3 share (row-major, status 0 is success). */
+/* dnnl_sgemm of the oneDNN that libferry opens. Its signature is the same in oneDNN 2 and 3
+ * (row-major, status 0 is success). */
 #include "tools/bench/peers.h"
 
 #include <dlfcn.h>
-#include <stddef.h>
 #include <string.h>
 
 typedef int (*sgemm_fn)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
@@ -15,13 +15,8 @@ static sgemm_fn find_sgemm(void)
     static bool looked;
     if (looked) return found;
     looked = true;
-    /* RTLD_NOLOAD: only the copy that libferry brought, never a second one. */
-    static const char *const names[] = { "libdnnl.so.2", "libdnnl.so.3" };
-    void *symbol = dlsym(RTLD_DEFAULT, "dnnl_sgemm");
-    for (size_t i = 0; !symbol && i < sizeof names / sizeof *names; i++) {
-        void *library = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
-        if (library) symbol = dlsym(library, "dnnl_sgemm");
-    }
+    void *library = dlopen(FERRY_DNNL_FILE, RTLD_NOW),
+         *symbol = library ? dlsym(library, "dnnl_sgemm") : NULL;
     memcpy(&found, &symbol, sizeof found); /* ISO C has no cast from object to function pointers */
     return found;
 }

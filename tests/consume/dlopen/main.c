@@ -12,7 +12,7 @@
 #define FUNCTIONS(X) \
     X(fy_error_get) X(fy_scope_begin) X(fy_scope_end) X(fy_tensor_wrap) X(fy_tensor_map) X(fy_tensor_upload) X(fy_tensor_download) \
     X(fy_download_wait) X(fy_add) X(fy_device_host) X(fy_device_open) X(fy_device_close) X(fy_ledger_query) X(fy_version) \
-    X(fy_memory_host_allocator) X(fy_transfer_options_init)
+    X(fy_memory_host_allocator) X(fy_transfer_options_init) X(fy_matmul)
 /* clang-format on */
 #define X(name) static __typeof__(name) *name##_;
 FUNCTIONS(X)
@@ -26,6 +26,7 @@ FUNCTIONS(X)
 #define fy_tensor_download       fy_tensor_download_
 #define fy_download_wait         fy_download_wait_
 #define fy_add                   fy_add_
+#define fy_matmul                fy_matmul_
 #define fy_device_host           fy_device_host_
 #define fy_device_open           fy_device_open_
 #define fy_device_close          fy_device_close_

@@ -7,6 +7,9 @@
 #include <pthread.h>
 
 #include "backends/kernels/conv_prim.h"
+#if FERRY_DNNL_MAJOR > 0
+#include "backends/kernels/dnnl.h"
+#endif
 #include "tests/unit/backends/kernel_fixture.h"
 
 /* A build with -DFERRY_DNNL=OFF has no primitives to look at. */
@@ -113,6 +116,29 @@ TS_TEST(any_scratch)
         }
     }
 }
+
+#if FERRY_DNNL_MAJOR > 0
+static dnnl_status_t refuse_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream,
+                                    int nargs, const dnnl_exec_arg_t *args)
+{
+    (void)primitive, (void)stream, (void)nargs, (void)args;
+    return dnnl_unimplemented;
+}
+
+/* A planned primitive that oneDNN refuses to run: the plain loops run, and add to the old values
+ * once. */
+TS_TEST(refused_primitives)
+{
+    assert_true(fy__dnnl_open());
+    fy__dnnl.primitive_execute = refuse_execute;
+    for (size_t k = 0; k < COUNT_OF(k_ops); k++)
+        for (uint32_t accumulate = 0; accumulate <= (k_ops[k] != FY_OP_CONV2D); accumulate++) {
+            check_scratch(k_ops[k], FY_DTYPE_F32, accumulate, 4096, 0);
+            check_scratch(k_ops[k], FY_DTYPE_BF16, accumulate, UINT64_MAX,
+                          epsilon_of(FY_DTYPE_BF16));
+        }
+}
+#endif
 
 /* f16 and bf16 are converted to f32 in scratch, in as many pieces of the batch as fit. */
 TS_TEST(half_precision_in_pieces)

@@ -1,11 +1,14 @@
 /* No slow path is silent: the training step of a known model runs no convolution in the plain
- * loops, and a convolution that does is logged once.
+ * loops, and a convolution that does is logged once, as is the first product that oneDNN refuses.
  * Not here: that both implementations give the same results (test_conv.c). */
 
 #include <ferry/train/model.h>
 
 #include "tests/support/harness.h"
 
+#if FERRY_DNNL_MAJOR > 0
+#include "backends/kernels/dnnl.h"
+#endif
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/slow_path.h"
 
@@ -175,6 +178,42 @@ TS_DEVICE_TEST(the_host_reports_its_libraries)
     ts_ok(fy_device_describe(ctx->device, note, &facts));
     assert_string_equal(facts.last, "plain loops");
 }
+
+#if FERRY_DNNL_MAJOR > 0
+/* As oneDNN does where its symbols are bound to another library. */
+static dnnl_status_t refuse_sgemm(char ta, char tb, dnnl_dim_t m, dnnl_dim_t n, dnnl_dim_t k,
+                                  float alpha, const float *a, dnnl_dim_t lda, const float *b,
+                                  dnnl_dim_t ldb, float beta, float *c, dnnl_dim_t ldc)
+{
+    (void)ta, (void)tb, (void)m, (void)n, (void)k, (void)alpha, (void)a, (void)lda, (void)b;
+    (void)ldb, (void)beta, (void)c, (void)ldc;
+    return dnnl_unimplemented;
+}
+
+TS_DEVICE_TEST(a_refused_product_is_computed_and_logged_once)
+{
+    facts_t facts = { "", "", "", "" };
+    fy_tensor_t *c;
+    float values[96 * 80];
+    if (!ctx->is_host) skip();
+    fy_tensor_t *a = ts_full(ctx->device, FY_DIMS(96, 5000), 2),
+                *b = ts_full(ctx->device, FY_DIMS(5000, 80), 0.5);
+    begin();
+    assert_true(fy__dnnl_open());
+    fy__dnnl.sgemm = refuse_sgemm;
+    for (int i = 0; i < 2; i++) {
+        ts_ok(fy_matmul(a, b, &c));
+        ts_read(c, values, sizeof values);
+        for (size_t j = 0; j < sizeof values / sizeof *values; j++)
+            assert_true(values[j] == 5000.0f);
+    }
+    assert_int_equal(nlines, 1);
+    assert_non_null(strstr(first_line, "matmul 96 x 80 x 5000, and later ones"));
+    ts_ok(fy_device_describe(ctx->device, note, &facts));
+    assert_string_equal(facts.last, "plain loops");
+    end();
+}
+#endif
 
 /* In a build without it: the reason is in the facts and in the log. */
 TS_DEVICE_TEST(missing_onednn_is_reported)
