@@ -16,13 +16,16 @@ function(ferry_bench source)
     ferry_program(bench_${name})
     if(FERRY_DNNL)
         target_include_directories(bench_${name} SYSTEM PRIVATE ${DNNL_INCLUDE_DIR})
-        target_link_libraries(bench_${name} PRIVATE ${DNNL_LIBRARY})
+        target_compile_definitions(bench_${name} PRIVATE FERRY_DNNL_FILE="${FERRY_DNNL_FILE}")
     endif()
 endfunction()
 
 foreach(source ${bench_sources})
     ferry_bench(${source})
 endforeach()
+if(FERRY_DNNL)
+    target_link_libraries(bench_dispatch_floor PRIVATE ${DNNL_LIBRARY})
+endif()
 
 # Calls of the CUDA driver alone: nothing of Ferry is linked. Needs nvcc for its empty kernels.
 if(FERRY_CUDA_BUILT)
