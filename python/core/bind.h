@@ -194,6 +194,7 @@ extern PyTypeObject *bind_handle_types[], *bind_struct_types[];
 void bind_free(PyObject *object); /* the end of a dealloc */
 /* scalar and dtype_number of ferry/_types.py: for numbers of NumPy, and names of its dtypes */
 extern PyObject *bind_scalar_hook, *bind_dtype_hook;
+extern PyObject *bind_as_parameter; /* the attribute of the package's objects that has that of C */
 const bind_handle *bind_find_handle(const char *name);
 /* The pointer of a handle that a function of core/ is given; None: NULL. */
 int bind_pointer(const char *handle, const char *function, const char *name, PyObject *value,

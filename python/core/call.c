@@ -166,7 +166,7 @@ static PyObject *list_needed(const struct call *call)
 /* The length of a batch, which the handle has that was given first. */
 static int count_of_batch(struct call *call, uint64_t *out_count)
 {
-    PyObject *inner = PyObject_GetAttrString(call->given[1], "_as_parameter_");
+    PyObject *inner = PyObject_GetAttr(call->given[1], bind_as_parameter);
     PyErr_Clear();
     bind_handle_object *handle =
         bind_is_handle(inner ? inner : call->given[1], call->function->params[1].type->of);

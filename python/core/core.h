@@ -22,7 +22,8 @@ typedef struct {
     int64_t *layout; /* of the exchange table: shape and strides; NULL before the first use */
     fy_dtype_t dtype;
     uint32_t nbuffers; /* of Python, that share its bytes */
-    int frees_slowly;  /* destroying may call a driver or the kernel: not while holding the GIL */
+    int rank;
+    int frees_slowly; /* destroying may call a driver or the kernel: not while holding the GIL */
 } tensor_object;
 
 /* Sets the exception of this thread's last failure, and returns NULL. */
@@ -39,6 +40,9 @@ PyObject *core_wrap(fy_tensor_t *handle);
 PyObject *core_wrap_of(fy_tensor_t *handle, PyObject *model);
 /* The tensor object if `object` is one, else NULL without an exception. */
 tensor_object *core_tensor(PyObject *object);
+
+/* The facts of a tensor object; -1 with an exception. */
+int core_query(PyObject *tensor, fy_tensor_info_t *out_info);
 
 /* Sets the exception that libferry_dist lacks, and returns NULL. */
 PyObject *core_missing(const char *name);
@@ -60,5 +64,10 @@ int core_add_exchange_table(PyObject *type);
 /* number.c */
 extern PyType_Slot tensor_number_slots[];
 PyObject *tensor_item(PyObject *self, PyObject *unused);
+PyObject *tensor_tolist(PyObject *self, PyObject *unused);
+/* index.c */
+PyObject *tensor_subscript(PyObject *self, PyObject *key);
+PyObject *tensor_row(PyObject *self, Py_ssize_t number);
+Py_ssize_t tensor_length(PyObject *self);
 
 #endif

@@ -1,6 +1,7 @@
 /* ferry._core: the tensor object, and the C API for ferry/_c.py. load() gets the libraries' paths
  * from ferry/_library.py, so this module links nothing of Ferry.
- * Next: number.c (arithmetic), buffer.c and dlpack.c (exchange), bind.h (the C API). */
+ * Next: number.c (arithmetic), index.c (views), buffer.c and dlpack.c (exchange), bind.h
+ * (the C API). */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ PyObject *tensor_type;
 PyObject *find_number;
 static PyObject *error_type;                 /* ferry.Error */
 static PyObject *raise_error, *refuse_error; /* of ferry/_tensor.py: they return exceptions */
+static PyObject *host_device, *find_device;  /* ferry.host; device_of of ferry/_device.py */
 
 static PyObject *raise_made(PyObject *exception)
 {
@@ -78,6 +80,7 @@ PyObject *core_wrap_of(fy_tensor_t *handle, PyObject *model)
     if (model) ((bind_handle_object *)model)->ntensors++;
     self->device = info.device;
     self->nelem = info.nelem;
+    self->rank = info.rank;
     self->dtype = info.dtype;
     self->frees_slowly = info.device != api.fy_device_host() || info.is_pinned ||
                          info.storage_nbytes > CACHED_NBYTES;
@@ -100,28 +103,70 @@ static void tensor_dealloc(PyObject *object)
     bind_free(object);
 }
 
+int core_query(PyObject *tensor, fy_tensor_info_t *out_info)
+{
+    *out_info = (fy_tensor_info_t)FY_TENSOR_INFO_INIT;
+    const fy_status_t status = api.fy_tensor_query(((tensor_object *)tensor)->handle, out_info);
+    return status == FY_STATUS_OK ? 0 : core_failed(core_raise(status));
+}
+
+static PyObject *is_host(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((tensor_object *)self)->device == api.fy_device_host());
+}
+
 static PyObject *get_device(PyObject *self, void *unused)
 {
     (void)unused;
-    return bind_new_handle(bind_find_handle("fy_device_t"), ((tensor_object *)self)->device, 1,
-                           self);
+    fy_device_t *device = ((tensor_object *)self)->device;
+    if (device == api.fy_device_host()) {
+        PyObject *open = PyObject_GetAttr(host_device, bind_as_parameter);
+        Py_XDECREF(open);
+        if (open != Py_None) return open ? Py_NewRef(host_device) : NULL;
+    }
+    PyObject *handle = bind_new_handle(bind_find_handle("fy_device_t"), device, 1, self);
+    PyObject *found = handle ? PyObject_CallFunctionObjArgs(find_device, handle, NULL) : NULL;
+    Py_XDECREF(handle);
+    return found;
 }
 
 static PyObject *get_dtype(PyObject *self, void *unused)
 {
+    static PyObject *names[FY_DTYPE_COUNT + 1];
     (void)unused;
-    return PyLong_FromLong((long)((tensor_object *)self)->dtype);
+    const fy_dtype_t dtype = ((tensor_object *)self)->dtype;
+    PyObject **name = &names[(unsigned)dtype < FY_DTYPE_COUNT ? dtype : FY_DTYPE_COUNT];
+    if (!*name) *name = PyUnicode_InternFromString(api.fy_dtype_name(dtype));
+    return Py_XNewRef(*name);
+}
+
+enum { RANK, NELEM, NBYTES };
+
+static PyObject *get_number(PyObject *self, void *which)
+{
+    const tensor_object *tensor = (tensor_object *)self;
+    fy_tensor_info_t info;
+    if (!tensor->handle && core_query(self, &info) < 0) return NULL; /* destroyed */
+    if ((uintptr_t)which == RANK) return PyLong_FromLong(tensor->rank);
+    const uint64_t nbytes = (uintptr_t)which == NBYTES ? api.fy_dtype_size(tensor->dtype) : 1;
+    return PyLong_FromUnsignedLongLong(tensor->nelem * nbytes);
 }
 
 static PyObject *get_dims(PyObject *self, void *strides)
 {
-    static const bind_type element = { BIND_INT, .nbytes = 8, .is_signed = 1 };
-    static const bind_type array = { BIND_ARRAY, .of = &element };
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    const fy_status_t status = api.fy_tensor_query(((tensor_object *)self)->handle, &info);
-    if (status != FY_STATUS_OK) return core_raise(status);
+    fy_tensor_info_t info;
+    if (core_query(self, &info) < 0) return NULL;
     const int64_t *values = strides ? info.strides : info.dims;
-    return bind_get(&array, &values, 1, NULL, (uint64_t)info.rank);
+    PyObject *lengths = PyTuple_New(info.rank);
+    for (int i = 0; lengths && i < info.rank; i++) {
+        PyObject *length = PyLong_FromLongLong(values[i]);
+        if (length)
+            PyTuple_SetItem(lengths, i, length);
+        else
+            Py_CLEAR(lengths);
+    }
+    return lengths;
 }
 
 /* _write(bytes): all elements of a host tensor, in order. */
@@ -142,8 +187,14 @@ static PyObject *write_bytes(PyObject *object, PyObject *bytes)
 }
 
 static PyGetSetDef tensor_members[] = {
-    { "_device", get_device, NULL, NULL, NULL },
-    { "_dtype", get_dtype, NULL, NULL, NULL },
+    { "device", get_device, NULL, "The device that has its bytes.", NULL },
+    { "dtype", get_dtype, NULL,
+      "\"f32\", \"f64\", \"f16\", \"bf16\", \"i32\", \"i64\", \"u8\" or \"bool\".", NULL },
+    { "is_host", is_host, NULL, NULL, NULL },
+    { "ndim", get_number, NULL, NULL, (void *)RANK },
+    { "size", get_number, NULL, "Elements.", (void *)NELEM },
+    { "nbytes", get_number, NULL, "Bytes of this view: elements times the element's size.",
+      (void *)NBYTES },
     { "_is_read_only", tensor_is_read_only, NULL, NULL, NULL },
     { "shape", get_dims, NULL, "The length of each axis: a tuple.", NULL },
     { "strides", get_dims, NULL, "The stride of each axis in elements; 0: repeated.", &api },
@@ -153,6 +204,8 @@ static PyGetSetDef tensor_members[] = {
 static PyMethodDef tensor_methods[] = {
     { "item", tensor_item, METH_NOARGS,
       "The value of a host tensor of one element. Fails: DeviceMismatch, ShapeMismatch." },
+    { "tolist", tensor_tolist, METH_NOARGS,
+      "The elements of a host tensor as nested lists; of rank 0 the value." },
     { "_dlpack", tensor_dlpack, METH_VARARGS, NULL },
     { "_write", write_bytes, METH_O, NULL },
     { NULL, NULL, 0, NULL },
@@ -171,6 +224,10 @@ static PyType_Slot object_slots[] = {
     { Py_tp_new, (void *)refuse_new },
     { Py_tp_getset, tensor_members },
     { Py_tp_methods, tensor_methods },
+    { Py_mp_subscript, (void *)tensor_subscript },
+    { Py_mp_length, (void *)tensor_length },
+    { Py_sq_item, (void *)tensor_row },
+    { Py_sq_length, (void *)tensor_length },
     { Py_bf_getbuffer, (void *)tensor_getbuffer },
     { Py_bf_releasebuffer, (void *)tensor_releasebuffer },
 };
@@ -267,14 +324,14 @@ static PyObject *raise_interrupt(PyObject *module, PyObject *unused)
 }
 
 /* bind(error_type, raise_error, refuse_error, tensor_type, number_of, scalar, dtype_number,
- * is_main_thread) */
+ * device_of, host, is_main_thread) */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
     (void)module;
     int is_main_thread;
-    PyObject *error, *raises, *refuses, *type, *number, *scalar, *dtype;
-    if (!PyArg_ParseTuple(args, "OOOOOOOp", &error, &raises, &refuses, &type, &number, &scalar,
-                          &dtype, &is_main_thread))
+    PyObject *error, *raises, *refuses, *type, *number, *scalar, *dtype, *device, *host;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOp", &error, &raises, &refuses, &type, &number, &scalar,
+                          &dtype, &device, &host, &is_main_thread))
         return NULL;
     error_type = Py_NewRef(error);
     raise_error = Py_NewRef(raises);
@@ -282,6 +339,8 @@ static PyObject *bind(PyObject *module, PyObject *args)
     bind_dtype_hook = Py_NewRef(dtype);
     tensor_type = Py_NewRef(type);
     find_number = Py_NewRef(number);
+    find_device = Py_NewRef(device);
+    host_device = Py_NewRef(host);
     bind_scalar_hook = Py_NewRef(scalar);
     if (is_main_thread) api.fy_interrupt_set(run_handlers, NULL);
     Py_RETURN_NONE;

@@ -155,6 +155,22 @@ static PyObject *compare(PyObject *a, PyObject *b, int how)
 
 static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
 
+static PyObject *number_at(fy_dtype_t dtype, const void *data)
+{
+    switch (dtype) {
+    case FY_DTYPE_F32: return PyFloat_FromDouble((double)*(const float *)data);
+    case FY_DTYPE_F64: return PyFloat_FromDouble(*(const double *)data);
+    case FY_DTYPE_F16: return PyFloat_FromDouble((double)fy__f32_from_f16(*(const uint16_t *)data));
+    case FY_DTYPE_BF16:
+        return PyFloat_FromDouble((double)fy__f32_from_bf16(*(const uint16_t *)data));
+    case FY_DTYPE_I32: return PyLong_FromLong(*(const int32_t *)data);
+    case FY_DTYPE_I64: return PyLong_FromLongLong(*(const int64_t *)data);
+    case FY_DTYPE_U8: return PyLong_FromLong(*(const uint8_t *)data);
+    case FY_DTYPE_BOOL: return PyBool_FromLong(*(const uint8_t *)data);
+    default: return core_refuse(FY_STATUS_DTYPE_MISMATCH, "this package does not know the dtype");
+    }
+}
+
 PyObject *tensor_item(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -167,18 +183,41 @@ PyObject *tensor_item(PyObject *self, PyObject *unused)
                            "a tensor that is not of one element has no value as a number\n"
                            "tolist() or numpy() give all elements of a host tensor");
     }
-    switch (tensor->dtype) {
-    case FY_DTYPE_F32: return PyFloat_FromDouble((double)*(const float *)data);
-    case FY_DTYPE_F64: return PyFloat_FromDouble(*(const double *)data);
-    case FY_DTYPE_F16: return PyFloat_FromDouble((double)fy__f32_from_f16(*(const uint16_t *)data));
-    case FY_DTYPE_BF16:
-        return PyFloat_FromDouble((double)fy__f32_from_bf16(*(const uint16_t *)data));
-    case FY_DTYPE_I32: return PyLong_FromLong(*(const int32_t *)data);
-    case FY_DTYPE_I64: return PyLong_FromLongLong(*(const int64_t *)data);
-    case FY_DTYPE_U8: return PyLong_FromLong(*(const uint8_t *)data);
-    case FY_DTYPE_BOOL: return PyBool_FromLong(*(const uint8_t *)data);
-    default: return core_refuse(FY_STATUS_DTYPE_MISMATCH, "this package does not know the dtype");
+    return number_at(tensor->dtype, data);
+}
+
+/* An axis of the tensor, whose first element is at `data`. */
+static PyObject *list_axis(const fy_tensor_info_t *info, int axis, const char *data)
+{
+    if (info->rank == 0) return number_at(info->dtype, data);
+    const int is_last = axis == info->rank - 1;
+    const int64_t nbytes = info->strides[axis] * (int64_t)api.fy_dtype_size(info->dtype);
+    PyObject *list = PyList_New((Py_ssize_t)info->dims[axis]);
+    for (int64_t i = 0; list && i < info->dims[axis]; i++) {
+        const char *at = data + i * nbytes;
+        PyObject *item = is_last ? number_at(info->dtype, at) : list_axis(info, axis + 1, at);
+        if (item)
+            PyList_SetItem(list, (Py_ssize_t)i, item);
+        else
+            Py_CLEAR(list);
     }
+    return list;
+}
+
+PyObject *tensor_tolist(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    tensor_object *tensor = (tensor_object *)self;
+    static const char nothing;
+    void *data;
+    fy_tensor_info_t info;
+    if (core_query(self, &info) < 0) return NULL;
+    const fy_status_t status = api.fy_tensor_map(tensor->handle, FY_ACCESS_READ, &data);
+    if (status != FY_STATUS_OK) return core_raise(status);
+    tensor->nbuffers++; /* new lists may run finalizers, which must not destroy it */
+    PyObject *list = list_axis(&info, 0, data ? data : &nothing);
+    tensor->nbuffers--;
+    return list;
 }
 
 PyType_Slot tensor_number_slots[] = {

@@ -6,7 +6,7 @@
 
 enum { MOST_HANDLES = 64, MOST_STRUCTS = 256 };
 PyTypeObject *bind_handle_types[MOST_HANDLES], *bind_struct_types[MOST_STRUCTS];
-PyObject *bind_scalar_hook, *bind_dtype_hook;
+PyObject *bind_scalar_hook, *bind_dtype_hook, *bind_as_parameter;
 
 /* ---- handles ---- */
 
@@ -398,7 +398,9 @@ static int add_new(PyObject *dict, const char *name, PyObject *value)
 
 int bind_add_types(PyObject *dict)
 {
+    bind_as_parameter = PyUnicode_InternFromString("_as_parameter_");
     int status = bind_nhandles <= MOST_HANDLES && bind_nstructs <= MOST_STRUCTS ? 0 : -1;
+    if (!bind_as_parameter) status = -1;
     PyObject *names = PyList_New(0), *module = PyUnicode_FromString("ferry._c");
     for (int i = 0; status == 0 && i < bind_nhandles; i++) {
         if (!bind_handle_types[i]) bind_handle_types[i] = make_handle_type(&bind_handles[i]);

@@ -276,7 +276,7 @@ static int put_tensor(void **at, PyObject *value, const struct bind_place *place
 /* The object of the package's classes has that of C in _as_parameter_. A new reference, or NULL. */
 static PyObject *of_c(PyObject *value, const char *name, const struct bind_place *place)
 {
-    PyObject *inner = PyObject_GetAttrString(value, "_as_parameter_");
+    PyObject *inner = PyObject_GetAttr(value, bind_as_parameter);
     if (inner && inner != Py_None) return inner;
     if (inner)
         bind_refuse(place, PyExc_ValueError,

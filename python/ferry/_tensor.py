@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Union
 from ferry import _c, _core
 from ferry import _errors
 from ferry._device import Device, as_device, device_of, host
-from ferry._types import NAMES, Handle, Shape, dtype_number, is_sequence, number_of, plain, scalar
+from ferry._types import (
+    DTYPES, NAMES, Handle, Shape, dtype_number, is_sequence, number_of, plain, scalar,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from ferry._stream import Download, Ticket
@@ -27,7 +29,8 @@ class Tensor(_core.Tensor, Handle):
     Made by ferry.tensor, ferry.zeros, ferry.from_numpy, uploads and ops. Operators (+ - * / // % @
     ** and comparisons) are ops: elementwise, broadcast as NumPy does, on one device and of one
     dtype. A number of Python or NumPy takes the tensor's dtype. Slices and transposed tensors are
-    views of the same bytes. The bytes are freed with the last object, view or copy in flight.
+    views of the same bytes; t[key] takes integers, slices with a step of 1 or more, ... and None.
+    The bytes are freed with the last object, view or copy in flight.
 
     float(t), bool(t), int(t), t.item(), t.tolist(), t.numpy() read host tensors and raise
     DeviceMismatch on others: download them. repr(t) shows values of host tensors only.
@@ -39,33 +42,17 @@ class Tensor(_core.Tensor, Handle):
 
     # ---- facts ----
 
-    @property
-    def device(self) -> Device:
-        """The device that has its bytes."""
-        return device_of(self._device)
+    if TYPE_CHECKING:  # core/ has them
+        device: Device
+        dtype: str
+        ndim: int
+        size: int
+        nbytes: int
+        is_host: bool
 
-    @property
-    def dtype(self) -> str:
-        """ "f32", "f64", "f16", "bf16", "i32", "i64", "u8" or "bool"."""
-        return NAMES.get(self._dtype, "?")
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        return _c.fy_tensor_query(self).nelem
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of this view: elements times the element's size."""
-        return _c.fy_tensor_query(self).nbytes
-
-    @property
-    def is_host(self) -> bool:
-        return self._device == host._as_parameter_
+        def tolist(self) -> Any: ...
+        def __getitem__(self, key: Any) -> "Tensor": ...
+        def __len__(self) -> int: ...
 
     @property
     def name(self) -> str:
@@ -141,17 +128,6 @@ class Tensor(_core.Tensor, Handle):
         if self._is_read_only:
             raise BufferError("the tensor is read-only, or a view that repeats elements: copy it")
         return numpy.from_dlpack(self)
-
-    def tolist(self) -> Any:
-        """The elements of a host tensor as nested lists; of rank 0 the value."""
-        if self.ndim == 0:
-            return self.item()
-        is_half = self.dtype in ("f16", "bf16") and self.is_host
-        source = _c.fy_cast(self, "f32") if is_half else self  # Python has no lists of them
-        view = memoryview(source)
-        if 0 in view.shape:
-            return _empty_list(view.shape)
-        return view.tolist()
 
     def __float__(self) -> float:
         return float(self.item())
@@ -243,55 +219,6 @@ class Tensor(_core.Tensor, Handle):
             raise ValueError(f"split: {count} parts of a tensor of the shape {self.shape}")
         return list(_c.fy_split(self, axis, count, sizes))
 
-    def __getitem__(self, key: Any) -> "Tensor":
-        """A view: integers, slices with a step of 1 or more, ..., None. No index tensors."""
-        keys, shape = key if isinstance(key, tuple) else (key,), self.shape
-        dots = given = 0
-        for k in keys:
-            if isinstance(k, bool):
-                raise TypeError("an index is no bool; ferry.where takes elements by a bool tensor")
-            dots += k is Ellipsis
-            given += k is not None and k is not Ellipsis
-        if dots > 1:
-            raise IndexError("an index has one ... at most")
-        if given > len(shape):
-            raise IndexError(f"{given} indices for a tensor of rank {len(shape)}")
-        view, axis, source = self, 0, 0  # the axis of the view, and of this tensor
-        for k in keys:
-            if k is None:
-                view, axis = _c.fy_unsqueeze(view, axis), axis + 1
-                continue
-            if k is Ellipsis:
-                axis, source = axis + len(shape) - given, source + len(shape) - given
-                continue
-            length, source = shape[source], source + 1
-            if isinstance(k, slice):
-                begin, end, step = k.indices(length)
-                if step < 1:
-                    raise ValueError("slices of tensors have steps of 1 or more: ferry.flip")
-                if (begin, end, step) != (0, length, 1):
-                    view = _c.fy_slice_step(view, axis, begin, max(begin, end), step)
-                axis += 1
-                continue
-            try:
-                index = k.__index__()
-            except (AttributeError, TypeError):
-                raise TypeError(
-                    f"an index is an integer, a slice, None or ..., not {type(k).__name__}; "
-                    "ferry.gather takes rows by a tensor of indices"
-                ) from None
-            if not -length <= index < length:
-                shown = _core.show(index)
-                raise IndexError(f"index {shown} of axis {source - 1}, whose length is {length}")
-            index += length * (index < 0)
-            view = _c.fy_squeeze(_c.fy_slice(view, axis, index, index + 1), axis)
-        return view if view is not self else _c.fy_transpose(self, range(len(shape)) or None)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a tensor of rank 0 has no length")
-        return self.shape[0]
-
     def __iter__(self) -> Any:
         return (self[i] for i in range(len(self)))
 
@@ -332,10 +259,6 @@ class Tensor(_core.Tensor, Handle):
             "<tr>" + "".join(f"<td>{value!r}</td>" for value in row) + "</tr>" for row in values
         )
         return f"{table}<table>{cells}</table>"
-
-
-def _empty_list(shape: Sequence[int]) -> list:
-    return [_empty_list(shape[1:]) for _ in range(shape[0])] if len(shape) > 1 else []
 
 
 def transfer_options(dtype: Any) -> Any:
@@ -385,34 +308,30 @@ def tensor(data: Any, dtype: Any = None, device: Union[Device, str, None] = None
     (`data` is a tensor on another device: download it), ValueError (an element of a sequence is
     out of the dtype's range; f32 and bf16 give infinity), TypeError (an element is no number).
     """
-    if isinstance(data, Tensor) and not data.is_host:
+    is_tensor = isinstance(data, Tensor)
+    if is_tensor and not data.is_host:
         memoryview(data)  # refuses, with the call that makes it possible
-    made = _from_data(data, dtype)
+    if not is_tensor and (isinstance(data, (list, tuple)) or scalar(data) is not None):
+        shape, flat = _flatten(data)
+        name = NAMES[dtype_number(dtype)] if dtype else _common_dtype(flat)
+        made = _from_values(shape, flat, name)
+    else:
+        made = data if is_tensor else from_buffer(data)
+        is_other = dtype is not None and dtype_number(dtype) != DTYPES[made.dtype]
+        made = _c.fy_cast(made, dtype) if is_other else copied(made)
     if device is None or as_device(device) == host:
         return made
     return made.upload(device)
 
 
-def _from_data(data: Any, dtype: Any) -> Tensor:
-    if isinstance(data, (list, tuple)) or scalar(data) is not None:
-        shape, flat = _flatten(data)
-        return _from_values(shape, flat, dtype or _common_dtype(flat))
-    borrowed = data if isinstance(data, Tensor) else from_buffer(data)
-    wanted = borrowed.dtype if dtype is None else NAMES[dtype_number(dtype)]
-    if wanted != borrowed.dtype:
-        return _c.fy_cast(borrowed, wanted)
-    return copied(borrowed)
-
-
 def copied(source: Tensor) -> Tensor:
     """A new tensor with the elements of `source`, on its device."""
-    made = _c.fy_tensor_create(source._device, source._dtype, source.shape)
+    made = _c.fy_tensor_create(source.device, source.dtype, source.shape)
     _c.fy_copy(made, source)
     return made
 
 
-def _from_values(shape: tuple, flat: list, dtype: Any) -> Tensor:
-    name = NAMES[dtype_number(dtype)]
+def _from_values(shape: tuple, flat: list, name: str) -> Tensor:
     stored = "f32" if name == "bf16" else name
     made = _c.fy_tensor_create(host, stored, shape)
     if flat:
@@ -442,6 +361,8 @@ def _flatten(data: Any) -> Tuple[tuple, list]:
                 "joins arrays, ferry.stack joins tensors"
             )
         return (), [number]
+    if data and _kinds(data) <= {float, int, bool}:
+        return (len(data),), list(data)
     parts = [_flatten(part) for part in data]
     if not parts:
         return (0,), []
@@ -450,10 +371,15 @@ def _flatten(data: Any) -> Tuple[tuple, list]:
     return (len(parts), *parts[0][0]), [value for _, flat in parts for value in flat]
 
 
+def _kinds(values: Any) -> set:
+    return set(map(type, values))
+
+
 def _common_dtype(flat: list) -> str:
-    if flat and all(isinstance(value, bool) for value in flat):
-        return "bool"
-    return "i64" if flat and all(isinstance(value, int) for value in flat) else "f32"
+    kinds = _kinds(flat)
+    if kinds <= {float} or not all(issubclass(kind, int) for kind in kinds):
+        return "f32"
+    return "bool" if kinds == {bool} else "i64"
 
 
 def empty(shape: Shape, dtype: Any = "f32", device: Union[Device, str, None] = None) -> Tensor:
@@ -499,5 +425,6 @@ def upload_many(tensors: Sequence[Tensor], device: Union[Device, str]) -> List[T
 atexit.register(_core.end)
 _is_main = threading.current_thread() is threading.main_thread()
 _core.bind(
-    _errors.Error, _errors.last_error, _errors._of, Tensor, number_of, scalar, dtype_number, _is_main
+    _errors.Error, _errors.last_error, _errors._of, Tensor, number_of, scalar, dtype_number, device_of,
+    host, _is_main,
 )

@@ -95,6 +95,112 @@ class Tensors(unittest.TestCase):
             with self.assertRaises((IndexError, ValueError, TypeError)):
                 view[bad]
 
+    def test_keys(self):
+        """Every key of two parts as NumPy has it, by indexing nested lists."""
+        rows = [[10 * i + j for j in range(4)] for i in range(3)]
+
+        def picked(rows, first, second):
+            if isinstance(first, slice):
+                return [row[second] for row in rows[first]]
+            return rows[first][second]
+
+        t = ferry.tensor(rows)
+        one = [0, -1, 2, *(slice(b, e, s) for b in (None, 1, -2, 9) for e in (None, 2, -1, 0)
+                           for s in (None, 1, 2, 2**62))]  # fmt: skip
+        for device in (ferry.host, self.device):
+            there = t if device is ferry.host else t.upload(device)
+            for first in one:
+                for second in one if device is ferry.host else one[:7]:
+                    view = there[first, second]
+                    self.assertIs(view.device, device)
+                    here = view if view.is_host else view.download().wait()
+                    self.assertEqual(here.tolist(), picked(rows, first, second), (first, second))
+        for key, shape in ((None, (1, 3, 4)), (..., (3, 4)), ((), (3, 4)), ((..., None), (3, 4, 1)),
+                           ((None, 1, ..., None), (1, 4, 1)), ((0, ..., 1), ())):  # fmt: skip
+            self.assertEqual(t[key].shape, shape)
+            self.assertIsNot(t[key], t)
+        self.assertEqual([row.tolist() for row in reversed(t)], rows[::-1])
+
+    def test_refused_keys(self):
+        t = ferry.zeros((2, 3))
+
+        class Index:
+            def __init__(self, run):
+                self.run = run
+
+            def __index__(self):
+                return self.run()
+
+        def fails():
+            raise ArithmeticError("of the index")
+
+        for key, kind, text in (
+            (5, IndexError, "index 5 of axis 0, whose length is 2"),
+            ((0, -4), IndexError, "index -4 of axis 1, whose length is 3"),
+            (2**70, IndexError, f"index {2**70} of axis 0"),
+            ((0, 0, 0), IndexError, "3 indices for a tensor of rank 2"),
+            ((..., ...), IndexError, "one ... at most"),
+            (True, TypeError, "ferry.where"),
+            ("x", TypeError, "not str; ferry.gather"),
+            (t, TypeError, "not Tensor; ferry.gather"),
+            (slice(0, 2, -1), ValueError, "ferry.flip"),
+            (slice(0, 2, 0), ValueError, "zero"),
+            (slice(0, 2, 2**70), OverflowError, f"slice_step: step is {2**70}"),
+            (slice("a"), TypeError, "slice indices"),
+            (Index(fails), ArithmeticError, "of the index"),
+            ((None,) * 9, ferry.Error, "unsqueeze"),
+        ):
+            with self.assertRaisesRegex(kind, text):
+                t[key]
+        one = ferry.ones(1)[0]
+        for wrong in (len, iter):
+            with self.assertRaisesRegex(TypeError, "rank 0 has no length"):
+                wrong(one)
+        gone = ferry.zeros(3)
+        with self.assertRaisesRegex(ValueError, "destroyed"):
+            gone[Index(lambda: ferry._c.fy_tensor_destroy(gone) or 0)]
+        for read in (len, lambda t: t.size, lambda t: t.ndim, lambda t: t[0], lambda t: t.tolist()):
+            with self.assertRaises(ValueError):
+                read(gone)
+
+    def test_lists(self):
+        values = [[0, 1, 1], [1, 0, 1]]
+        for dtype in ferry.dtypes:
+            t = ferry.tensor(values, dtype)
+            self.assertEqual(t.T.tolist(), [list(column) for column in zip(*values)], dtype)
+            self.assertIs(type(t[0, 0].tolist()), type(t.tolist()[0][0]))
+            self.assertEqual((t.ndim, t.size, t.nbytes), (2, 6, 6 * ferry._c.fy_dtype_size(dtype)))
+        self.assertEqual(ferry.ones((2, 0)).tolist(), [[], []])
+        self.assertEqual(ferry.ones((0, 2)).tolist(), [])
+        self.assertEqual(ferry.ones((1, 2)).broadcast_to(2, 2).tolist(), [[1, 1], [1, 1]])
+        with self.assertRaises(ferry.DeviceMismatch):
+            ferry.zeros(2, device=self.device).tolist()
+        for data, dtype in (([True, False], "bool"), ([True, 2], "i64"), ([1, 2.0], "f32"),
+                            ([[True], [1.0]], "f32"), ((), "f32"), (3, "i64")):  # fmt: skip
+            t = ferry.tensor(data)
+            self.assertEqual((t.dtype, t.tolist()), (dtype, list(data) if data == () else data))
+        for wrong in ([1, "a"], [[1], 2], [1.0, None], [[1, 2], [3]]):
+            with self.assertRaises((TypeError, ValueError)):
+                ferry.tensor(wrong)
+
+    def test_devices_of_tensors(self):
+        self.assertIs(ferry.zeros(1).device, ferry.host)
+        self.assertIs(ferry.zeros(1, device=self.device).device, self.device)
+        self.assertFalse(ferry.zeros(1, device=self.device).is_host)
+
+    def test_attributes_of_equal_keys(self):
+        """1, 1.0 and True are one key of a dict, 0.0 and -0.0 as well."""
+        image, weights = ferry.ones((1, 3, 3, 1)), ferry.ones((1, 3, 3, 1))
+        for _ in range(2):
+            self.assertEqual(ferry.conv2d(image, weights, padding_h=1).shape, (1, 3, 1, 1))
+            with self.assertRaisesRegex(TypeError, "conv2d: padding_h is float"):
+                ferry.conv2d(image, weights, padding_h=1.0)
+            with self.assertRaisesRegex(TypeError, "no attribute 'pad'; it has: stride_h"):
+                ferry.conv2d(image, weights, pad=1)
+            for low in (0.0, -0.0):
+                got = ferry.call("clamp", ferry.tensor([-1.0]), low=low).item()
+                self.assertEqual(str(got), str(low))
+
     def test_nothing_moves_by_itself(self):
         t = ferry.tensor([1.0]).upload(self.device)
         before = ferry.ledger.totals()
