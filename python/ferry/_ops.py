@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -9,69 +10,83 @@ from ferry import _c, _core
 from ferry._tensor import Tensor
 from ferry._types import dtype_number, is_sequence
 
-_KNOWN: Dict[str, Any] = {}
-_SIZES = {_c.FY_ATTR_F64: 0, _c.FY_ATTR_I64: 8}
+_SIZES = {_c.FY_ATTR_F64: 0, _c.FY_ATTR_I64: 8, _c.FY_ATTR_I32: 4, _c.FY_ATTR_BOOL32: 4}
 _FORMATS = {_c.FY_ATTR_F64: "d", _c.FY_ATTR_I64: "q"}
 
 
-def _info(name: str) -> Any:
-    """fy_op_info_t of an op by its name."""
-    if name not in _KNOWN:
-        found = _c.fy_op_find(name)
-        if found is None:
+class _Op:
+    """What C tells about an op, read once: its attributes by name, and their fallbacks."""
+
+    def __init__(self, name: str) -> None:
+        info = _c.fy_op_find(name)
+        if info is None:
             raise ValueError(f"there is no op {name!r}")
-        _KNOWN[name] = found
-    return _KNOWN[name]
+        self.info, self.name, self.number, self.ndst = info, info.name, info.op, info.ndst
+        self.fields = {f.name: (f.type, f.offset, f.choices) for f in info.fields or ()}
+        self.fallbacks = {
+            f.name: f.fallback if f.type == _c.FY_ATTR_F64 else int(f.fallback)
+            for f in info.fields or ()
+        }
+        self.packed = self.pack(bytes(info.attrs_nbytes), self.fallbacks)
+
+    def pack(self, fallbacks: bytes, values: Dict[str, Any]) -> bytearray:
+        """The bytes of the attributes, where `values` replace fallbacks."""
+        packed = bytearray(fallbacks)
+        for name, value in values.items():
+            kind, offset, _ = self.fields[name]
+            struct.pack_into(_FORMATS.get(kind, "i"), packed, offset, value)
+        return packed
 
 
-def _value(op: str, field: Any, given: Any, rank: int) -> Any:
-    kind = field.type
+_op = functools.cache(_Op)  # ops are never removed
+
+
+def _value(op: _Op, name: str, given: Any, rank: int) -> Any:
+    kind, _, choices = op.fields[name]
+    if (nbytes := _SIZES.get(kind)) is not None:
+        return _core.number(op.name, name, given, nbytes)
     if kind == _c.FY_ATTR_DTYPE32:
         return dtype_number(given)
     if kind == _c.FY_ATTR_ENUM32 and isinstance(given, str):
-        if given not in field.choices:
-            raise ValueError(f"{field.name} is one of {', '.join(field.choices)}, not {given!r}")
-        return field.choices.index(given)
+        if given not in choices:
+            raise ValueError(f"{name} is one of {', '.join(choices)}, not {given!r}")
+        return choices.index(given)
     if kind == _c.FY_ATTR_AXES32 and given is not None:
         several = given if is_sequence(given) else (given,)
-        axes = [_core.number(op, field.name, axis, 4) for axis in several]
+        axes = [_core.number(op.name, name, axis, 4) for axis in several]
         bits = {a + rank * (a < 0) for a in axes}
         if not axes or len(bits) < len(axes) or not bits <= set(range(_c.FY_MAX_RANK)):
             raise ValueError(f"axes {given!r} of a tensor of rank {rank}: one is twice or missing")
         return sum(1 << bit for bit in bits)
     if kind == _c.FY_ATTR_AXES32:
         return 0
-    return _core.number(op, field.name, given, _SIZES.get(kind, 4))
+    return _core.number(op.name, name, given, 4)
 
 
-def _values(info: Any, given: Dict[str, Any], rank: int = 0) -> Dict[str, Any]:
-    """All attributes of an op: the fallbacks, and the given values."""
-    unknown = [name for name in given if name not in (field.name for field in info.fields or ())]
-    if unknown:
-        known = ", ".join(field.name for field in info.fields or ()) or "none"
-        raise TypeError(f"{info.name} has no attribute {unknown[0]!r}; it has: {known}")
-    found = {}
-    for field in info.fields or ():
-        fallback = field.fallback if field.type == _c.FY_ATTR_F64 else int(field.fallback)
-        if field.name in given:
-            found[field.name] = _value(info.name, field, given[field.name], rank)
-        else:
-            found[field.name] = fallback
-    return found
+def _values(op: _Op, given: Dict[str, Any], rank: int = 0) -> Dict[str, Any]:
+    """The given attributes of an op, as C has them."""
+    if not given.keys() <= op.fields.keys():
+        unknown = next(name for name in given if name not in op.fields)
+        known = ", ".join(op.fields) or "none"
+        raise TypeError(f"{op.name} has no attribute {unknown!r}; it has: {known}")
+    return {name: _value(op, name, value, rank) for name, value in given.items()}
 
 
 def attributes(name: str, kind: str, given: Dict[str, Any]) -> Any:
     """The struct of a typed call; None, all defaults, if nothing is given."""
     if not given:
         return None
-    return getattr(_c, kind)(**_values(_info(name.removesuffix("_with")), given))
+    make = _known_struct if set(map(type, given.values())) <= {int, str} else _new_struct
+    return make(name.removesuffix("_with"), kind, tuple(given.items()))
 
 
-def _packed(info: Any, given: Dict[str, Any], rank: int) -> bytes:
-    buffer, values = bytearray(info.attrs_nbytes), _values(info, given, rank)
-    for field in info.fields or ():
-        struct.pack_into(_FORMATS.get(field.type, "i"), buffer, field.offset, values[field.name])
-    return bytes(buffer)
+def _new_struct(name: str, kind: str, given: tuple) -> Any:
+    op = _op(name)
+    return getattr(_c, kind)(**{**op.fallbacks, **_values(op, dict(given))})
+
+
+# Not for floats, because 0.0 and -0.0 are one key.
+_known_struct = functools.lru_cache(maxsize=256)(_new_struct)
 
 
 def call(name: str, *sources: Tensor, dst: Optional[Sequence[Any]] = None, **attrs: Any) -> Any:
@@ -79,10 +94,11 @@ def call(name: str, *sources: Tensor, dst: Optional[Sequence[Any]] = None, **att
 
     dst: given results, None for those to be made. Returns the result, or a tuple of several.
     """
-    info = _info(name)
+    op = _op(name)
     rank = sources[0].ndim if sources and isinstance(sources[0], Tensor) else 0
-    given = list(dst) if dst is not None else [None] * info.ndst
-    made = _c.fy_op_call(info.op, sources, _packed(info, attrs, rank) or None, given)
+    given = list(dst) if dst is not None else [None] * op.ndst
+    packed = op.pack(op.packed, _values(op, attrs, rank)) if attrs else op.packed
+    made = _c.fy_op_call(op.number, sources, packed or None, given)
     return made[0] if len(made) == 1 else made
 
 
@@ -93,7 +109,7 @@ def op_names() -> List[str]:
 
 def op_info(name: str) -> Dict[str, Any]:
     """Summary, number of sources and results, and attributes with defaults and ranges."""
-    info = _info(name)
+    info = _op(name).info
     fields: List[Dict[str, Any]] = []
     for f in info.fields or ():
         described: Dict[str, Any] = {"name": f.name, "default": f.fallback}

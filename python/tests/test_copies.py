@@ -11,7 +11,7 @@ import ferry
 from ferry import _types, train
 
 # Classes of the package without a handle: plain data, or nothing that ends with them.
-PLAIN = {"Totals", "Ledger", "record", "budget", "ProgressBar", "Status", "Handle", "Value", "Block"}  # fmt: skip
+PLAIN = {"Totals", "Ledger", "record", "budget", "ProgressBar", "Status", "Handle", "Value", "Block", "_Op"}  # fmt: skip
 
 
 def objects():

@@ -455,7 +455,7 @@ TENSOR = {
     "T", "broadcast_to", "device", "download", "download_into", "dtype", "info", "is_host", "item", "name", "nbytes", "ndim", "numpy",
     "pin", "reshape", "send", "shape", "size", "split", "squeeze", "strides", "ticket", "tolist", "transpose", "unsqueeze", "upload", "upload_from",
 }  # fmt: skip
-WITHOUT_RULES = {"Handle", "Block", "Value", "Status"}  # bases, an enumeration
+WITHOUT_RULES = {"Handle", "Block", "Value", "Status", "_Op"}  # bases, an enumeration, facts of an op
 
 
 def public(kind):
