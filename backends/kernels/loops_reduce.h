@@ -3,13 +3,36 @@
  * Included by loops_template.h alone; all that is said there holds here. Not here: which rows there
  * are (reduce.c). */
 
+/* A reduction of `total` over x in lanes, which would else wait for its own last step, then of the
+ * lanes in halves: the order is the same on every instruction set. */
+enum { SUM_LANES = 32 };
+#define IN_LANES(U, STEP, element)                                                                 \
+    U lanes[SUM_LANES];                                                                            \
+    int64_t i = 0;                                                                                 \
+    if (n >= SUM_LANES) {                                                                          \
+        for (int j = 0; j < SUM_LANES; j++) lanes[j] = element(x[j]);                              \
+        for (i = SUM_LANES; i + SUM_LANES <= n; i += SUM_LANES) {                                  \
+            SIMD for (int j = 0; j < SUM_LANES; j++) lanes[j] = STEP(lanes[j], element(x[i + j])); \
+        }                                                                                          \
+        HALVE(16, STEP)                                                                            \
+        HALVE(8, STEP) HALVE(4, STEP) HALVE(2, STEP) HALVE(1, STEP) total = STEP(total, lanes[0]); \
+    }                                                                                              \
+    for (; i < n; i++) total = STEP(total, element(x[i]));
+#define HALVE(most, STEP) \
+    SIMD for (int j = 0; j < most; j++) lanes[j] = STEP(lanes[j], lanes[j + most]);
+#define PLUS(a, b)       ((a) + (b))
+#define TIMES(a, b)      ((a) * (b))
+#define SAME(a)          (a)
+#define SQUARE(a)        ((double)(a) * (double)(a))
+#define WIDE_double(a)   ((double)(a))
+#define WIDE_uint64_t(a) ((uint64_t)(int64_t)(a))
+
 #define SUM(sfx, T, member, S, U)                                                                  \
     static void sum_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                            \
     {                                                                                              \
         const T *x = (const T *)a;                                                                 \
         U total = 0;                                                                               \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                   \
-            total += (U)(S)x[i];                                                                   \
+        IN_LANES(U, PLUS, WIDE_##U)                                                                \
         sum->member = (S)((U)sum->member + total);                                                 \
     }                                                                                              \
     static void sum_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                       \
@@ -29,7 +52,7 @@ SUM(u8, uint8_t, i, int64_t, uint64_t)
     {                                                                                              \
         const T *x = (const T *)a;                                                                 \
         U total = (U)sum->member;                                                                  \
-        for (int64_t i = 0; i < n; i++) total *= (U)(S)x[i];                                       \
+        IN_LANES(U, TIMES, WIDE_##U)                                                               \
         sum->member = (S)total;                                                                    \
     }                                                                                              \
     static void product_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                   \
@@ -56,21 +79,13 @@ PRODUCT(i32, int32_t, i, int64_t, uint64_t)
 PRODUCT(i64, int64_t, i, int64_t, uint64_t)
 PRODUCT(u8, uint8_t, i, int64_t, uint64_t)
 
-#define EXTREME(name, op, sfx, T)                                                                  \
-    static void name##_row_##sfx(int64_t n, void *dst, const void *a)                              \
-    {                                                                                              \
-        const T *x = (const T *)a;                                                                 \
-        T best = *(T *)dst, lanes[32];                                                             \
-        int64_t i = 0;                                                                             \
-        if (n >= 64) {                                                                             \
-            for (int j = 0; j < 32; j++) lanes[j] = x[j];                                          \
-            for (i = 32; i + 32 <= n; i += 32) {                                                   \
-                SIMD for (int j = 0; j < 32; j++) lanes[j] = fy__##op##_##sfx(lanes[j], x[i + j]); \
-            }                                                                                      \
-            for (int j = 0; j < 32; j++) best = fy__##op##_##sfx(best, lanes[j]);                  \
-        }                                                                                          \
-        for (; i < n; i++) best = fy__##op##_##sfx(best, x[i]);                                    \
-        *(T *)dst = best;                                                                          \
+#define EXTREME(name, op, sfx, T)                                     \
+    static void name##_row_##sfx(int64_t n, void *dst, const void *a) \
+    {                                                                 \
+        const T *x = (const T *)a;                                    \
+        T total = *(T *)dst;                                          \
+        IN_LANES(T, fy__##op##_##sfx, SAME)                           \
+        *(T *)dst = total;                                            \
     }
 #define EXTREMES(sfx, T) EXTREME(max, maximum, sfx, T) EXTREME(min, minimum, sfx, T)
 EXTREMES(f32, float)
@@ -79,45 +94,39 @@ EXTREMES(i32, int32_t)
 EXTREMES(i64, int64_t)
 EXTREMES(u8, uint8_t)
 
-#define FLOAT_ROWS(sfx, T)                                                                      \
-    static void square_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                      \
-    {                                                                                           \
-        const T *x = (const T *)a;                                                              \
-        double total = 0, lanes[32] = { 0 }; /* one sum would wait for its own last addition */ \
-        int64_t i = 0;                                                                          \
-        for (; i + 32 <= n; i += 32) {                                                          \
-            SIMD for (int j = 0; j < 32; j++) lanes[j] += (double)x[i + j] * (double)x[i + j];  \
-        }                                                                                       \
-        for (int j = 0; j < 32; j++) total += lanes[j];                                         \
-        for (; i < n; i++) total += (double)x[i] * (double)x[i];                                \
-        sum->f += total;                                                                        \
-    }                                                                                           \
-    static void square_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                 \
-    {                                                                                           \
-        const T *x = (const T *)a;                                                              \
-        SIMD for (int64_t i = 0; i < n; i++) sums[i].f += (double)x[i] * (double)x[i];          \
-    }                                                                                           \
-    static void sum_squares_##sfx(int64_t n, const void *a, const void *b, double *sum)         \
-    {                                                                                           \
-        const T *x = (const T *)a, *y = (const T *)b;                                           \
-        double total = 0;                                                                       \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                \
-        {                                                                                       \
-            const double d = (double)x[i] - (double)y[i];                                       \
-            total += d * d;                                                                     \
-        }                                                                                       \
-        *sum += total;                                                                          \
-    }                                                                                           \
-    static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                         \
-    {                                                                                           \
-        const int64_t padded = (n + PAD - 1) / PAD * PAD;                                       \
-        double total = 0;                                                                       \
-        SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                             \
-        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                                     \
-        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);            \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                \
-            total += (double)dst[i];                                                            \
-        return total;                                                                           \
+#define FLOAT_ROWS(sfx, T)                                                              \
+    static void square_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)              \
+    {                                                                                   \
+        const T *x = (const T *)a;                                                      \
+        double total = 0;                                                               \
+        IN_LANES(double, PLUS, SQUARE)                                                  \
+        sum->f += total;                                                                \
+    }                                                                                   \
+    static void square_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)         \
+    {                                                                                   \
+        const T *x = (const T *)a;                                                      \
+        SIMD for (int64_t i = 0; i < n; i++) sums[i].f += (double)x[i] * (double)x[i];  \
+    }                                                                                   \
+    static void sum_squares_##sfx(int64_t n, const void *a, const void *b, double *sum) \
+    {                                                                                   \
+        const T *x = (const T *)a, *y = (const T *)b;                                   \
+        double total = 0;                                                               \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)        \
+        {                                                                               \
+            const double d = (double)x[i] - (double)y[i];                               \
+            total += d * d;                                                             \
+        }                                                                               \
+        *sum += total;                                                                  \
+    }                                                                                   \
+    static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                 \
+    {                                                                                   \
+        const int64_t padded = (n + PAD - 1) / PAD * PAD;                               \
+        fy__sum_t sum = { .f = 0 };                                                     \
+        SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                     \
+        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                             \
+        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);    \
+        sum_row_##sfx(n, dst, &sum);                                                    \
+        return sum.f;                                                                   \
     }
 FLOAT_ROWS(f32, float)
 FLOAT_ROWS(f64, double)

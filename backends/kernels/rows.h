@@ -96,6 +96,15 @@ static inline void fy__line_load(const fy__lines_t *lines, int k, const char *li
     fy__stage_in(lines->loops, m, block, lines->compute,
                  line + first * lines->step[k] * lines->size[k], lines->step[k], lines->dtype[k]);
 }
+/* The same, where they are if no staging is needed, else in the block. */
+static inline const void *fy__line_get(const fy__lines_t *lines, int k, const char *line,
+                                       int64_t first, int64_t m, void *block)
+{
+    if (lines->step[k] == 1 && lines->dtype[k] == lines->compute)
+        return line + first * lines->size[k];
+    fy__line_load(lines, k, line, first, m, block);
+    return block;
+}
 static inline void fy__line_store(const fy__lines_t *lines, int k, char *line, int64_t first,
                                   int64_t m, const void *block)
 {

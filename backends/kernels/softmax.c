@@ -1,7 +1,7 @@
 /* softmax and log_softmax along one axis. Rows are staged in blocks in the compute type; a row that
  * fits one block is read once.
- * Longer ones are read three times (maximum, sum of exponentials, result), which needs no scratch
- * of the row's length. */
+ * For longer ones the result keeps the exponentials if it has the compute type; else they are
+ * computed twice. No scratch of the row's length is needed. */
 #include <math.h>
 
 #include "backends/kernels/rows.h"
@@ -13,41 +13,48 @@ typedef struct rows {
     int is_log;
 } rows_t;
 
-/* X(suffix, type, log of libm) */
-#define SOFTMAX_ROW(sfx, T, log_fn)                                                          \
-    static void softmax_row_##sfx(const rows_t *rows, const char *src, char *dst)            \
-    {                                                                                        \
-        const fy__lines_t *lines = &rows->lines;                                             \
-        const int64_t n = lines->n;                                                          \
-        _Alignas(64) T block[FY__BLOCK], powers[FY__BLOCK];                                  \
-        T max = -(T)INFINITY;                                                                \
-        double sum = 0;                                                                      \
-        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                         \
-            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                         \
-            fy__line_load(lines, SRC, src, i, m, block);                                     \
-            lines->loops->max_row[lines->compute](m, &max, block);                           \
-        }                                                                                    \
-        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                         \
-            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                         \
-            if (n > FY__BLOCK) fy__line_load(lines, SRC, src, i, m, block);                  \
-            sum += lines->loops->exp_row_##sfx(m, powers, block, max);                       \
-        }                                                                                    \
-        const T log_sum = rows->is_log ? (T)log_fn(sum) : (T)0;                              \
-        const T scale = (T)(1 / sum);                                                        \
-        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                         \
-            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                         \
-            if (n > FY__BLOCK) fy__line_load(lines, SRC, src, i, m, block);                  \
-            if (rows->is_log) {                                                              \
-                for (int64_t j = 0; j < m; j++) powers[j] = block[j] - max - log_sum;        \
-            } else {                                                                         \
-                if (n > FY__BLOCK) (void)lines->loops->exp_row_##sfx(m, powers, block, max); \
-                for (int64_t j = 0; j < m; j++) powers[j] *= scale;                          \
-            }                                                                                \
-            fy__line_store(lines, DST, dst, i, m, powers);                                   \
-        }                                                                                    \
+/* X(suffix, type) */
+#define SOFTMAX_ROW(sfx, T)                                                                       \
+    static void softmax_row_##sfx(const rows_t *rows, const char *src, char *dst)                 \
+    {                                                                                             \
+        const fy__lines_t *lines = &rows->lines;                                                  \
+        const fy__loop_scaled_fn affine = lines->loops->affine[lines->compute];                   \
+        const int64_t n = lines->n;                                                               \
+        const int is_long = n > FY__BLOCK, keeps = lines->dtype[DST] == lines->compute;           \
+        _Alignas(64) T block[FY__BLOCK], powers[FY__BLOCK];                                       \
+        const void *x = NULL;                                                                     \
+        T max = -(T)INFINITY;                                                                     \
+        double sum = 0;                                                                           \
+        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                              \
+            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                              \
+            x = fy__line_get(lines, SRC, src, i, m, block);                                       \
+            lines->loops->max_row[lines->compute](m, &max, x);                                    \
+        }                                                                                         \
+        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                              \
+            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                              \
+            if (is_long) x = fy__line_get(lines, SRC, src, i, m, block);                          \
+            sum += lines->loops->exp_row_##sfx(m, powers, x, max);                                \
+            if (is_long && keeps && !rows->is_log) fy__line_store(lines, DST, dst, i, m, powers); \
+        }                                                                                         \
+        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                              \
+            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                              \
+            if (rows->is_log) {                                                                   \
+                if (is_long) x = fy__line_get(lines, SRC, src, i, m, block);                      \
+                affine(m, powers, x, 1, -max);                                                    \
+                affine(m, powers, powers, 1, -(T)log(sum));                                       \
+            } else {                                                                              \
+                if (is_long && keeps) fy__line_load(lines, DST, dst, i, m, powers);               \
+                if (is_long && !keeps) {                                                          \
+                    x = fy__line_get(lines, SRC, src, i, m, block);                               \
+                    (void)lines->loops->exp_row_##sfx(m, powers, x, max);                         \
+                }                                                                                 \
+                affine(m, powers, powers, (T)(1 / sum), 0);                                       \
+            }                                                                                     \
+            fy__line_store(lines, DST, dst, i, m, powers);                                        \
+        }                                                                                         \
     }
-SOFTMAX_ROW(f32, float, log)
-SOFTMAX_ROW(f64, double, log)
+SOFTMAX_ROW(f32, float)
+SOFTMAX_ROW(f64, double)
 
 static void softmax_row(const void *context, int64_t i)
 {

@@ -15,32 +15,38 @@ typedef struct rows {
     static void gradient_row_##sfx(const rows_t *rows, const char *dy, const char *y, char *dx) \
     {                                                                                           \
         const fy__lines_t *lines = &rows->lines;                                                \
+        const fy__loops_t *loops = lines->loops;                                                \
+        const int32_t compute = lines->compute;                                                 \
+        const fy__loop2_fn mul = loops->binary[FY__BINARY_MUL][compute];                        \
         const int64_t n = lines->n;                                                             \
-        _Alignas(64) T g[FY__BLOCK], r[FY__BLOCK], x[FY__BLOCK];                                \
+        _Alignas(64) T left[FY__BLOCK], right[FY__BLOCK], x[FY__BLOCK];                         \
+        const void *g = NULL, *r = NULL;                                                        \
         fy__sum_t sum = { .f = 0 };                                                             \
         for (int64_t i = 0; i < n; i += FY__BLOCK) {                                            \
             const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                            \
-            fy__line_load(lines, DY, dy, i, m, g);                                              \
-            fy__line_load(lines, Y, y, i, m, r);                                                \
-            for (int64_t j = 0; j < m && !rows->is_log; j++) x[j] = g[j] * r[j];                \
-            lines->loops->sum_row[lines->compute](m, rows->is_log ? g : x, &sum);               \
+            g = fy__line_get(lines, DY, dy, i, m, left);                                        \
+            r = fy__line_get(lines, Y, y, i, m, right);                                         \
+            if (!rows->is_log) mul(m, x, g, r);                                                 \
+            loops->sum_row[compute](m, rows->is_log ? g : x, &sum);                             \
         }                                                                                       \
         const T total = (T)sum.f;                                                               \
         for (int64_t i = 0; i < n; i += FY__BLOCK) {                                            \
             const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                            \
             if (n > FY__BLOCK) {                                                                \
-                fy__line_load(lines, DY, dy, i, m, g);                                          \
-                fy__line_load(lines, Y, y, i, m, r);                                            \
+                g = fy__line_get(lines, DY, dy, i, m, left);                                    \
+                r = fy__line_get(lines, Y, y, i, m, right);                                     \
             }                                                                                   \
             if (rows->is_log) {                                                                 \
-                (void)lines->loops->exp_row_##sfx(m, x, r, (T)0);                               \
-                for (int64_t j = 0; j < m; j++) x[j] = g[j] - x[j] * total;                     \
+                (void)loops->exp_row_##sfx(m, x, r, (T)0);                                      \
+                loops->affine[compute](m, x, x, total, 0);                                      \
+                loops->binary[FY__BINARY_SUB][compute](m, x, g, x);                             \
             } else {                                                                            \
-                for (int64_t j = 0; j < m; j++) x[j] = r[j] * (g[j] - total);                   \
+                loops->affine[compute](m, x, g, 1, -total);                                     \
+                mul(m, x, r, x);                                                                \
             }                                                                                   \
             if (rows->accumulate) {                                                             \
-                fy__line_load(lines, DX, dx, i, m, g);                                          \
-                for (int64_t j = 0; j < m; j++) x[j] += g[j];                                   \
+                fy__line_load(lines, DX, dx, i, m, left);                                       \
+                loops->binary[FY__BINARY_ADD][compute](m, x, x, left);                          \
             }                                                                                   \
             fy__line_store(lines, DX, dx, i, m, x);                                             \
         }                                                                                       \
