@@ -34,20 +34,45 @@ static void raise_fault(const fy_launch_t *launch)
     if (launch->fault) __atomic_store_n(launch->fault, 1, __ATOMIC_RELAXED);
 }
 
+/* to[k] = from[index[k]] by a loop of the element's size and the index's type; returns whether an
+ * index was out of range. Strides in elements. */
+#define TAKE(bits, index_bits)                                                         \
+    static int take_##bits##_by_##index_bits(                                          \
+        int64_t n, void *to, int64_t to_stride, const void *from, int64_t from_stride, \
+        const void *index, int64_t index_stride, int64_t last)                         \
+    {                                                                                  \
+        uint##bits##_t *d = (uint##bits##_t *)to;                                      \
+        const uint##bits##_t *x = (const uint##bits##_t *)from;                        \
+        const int##index_bits##_t *at = (const int##index_bits##_t *)index;            \
+        int bad = 0;                                                                   \
+        for (int64_t k = 0; k < n; k++) {                                              \
+            const int64_t asked = at[k * index_stride];                                \
+            const int64_t i = asked < 0 ? 0 : asked > last ? last : asked;             \
+            bad |= i != asked;                                                         \
+            d[k * to_stride] = x[i * from_stride];                                     \
+        }                                                                              \
+        return bad;                                                                    \
+    }
+#define TAKES(bits) TAKE(bits, 32) TAKE(bits, 64)
+TAKES(8)
+TAKES(16)
+TAKES(32)
+TAKES(64)
+
 static void take_row(const void *context, int64_t row)
 {
-    const along_t *along = (const along_t *)context;
-    const fy_launch_t *launch = along->launch;
-    const fy_desc_t *dst = launch->dst, *src = &launch->src[0], *indices = &launch->src[1];
-    const int64_t last = last_length(src) - 1, size = (int64_t)1 << fy__log2_size(src->dtype);
-    const char *from = row_of(src, row), *index = row_of(indices, row);
-    char *to = row_of(dst, row);
-    for (int64_t k = 0; k < last_length(dst); k++) {
-        const int64_t asked = index_at(indices, index, k);
-        const int64_t at = asked < 0 ? 0 : asked > last ? last : asked;
-        if (at != asked) raise_fault(launch);
-        memcpy(to + k * last_stride(dst) * size, from + at * last_stride(src) * size, (size_t)size);
+#define BOTH(bits)                               \
+    {                                            \
+        take_##bits##_by_32, take_##bits##_by_64 \
     }
+    static int (*const take[4][2])(int64_t, void *, int64_t, const void *, int64_t, const void *,
+                                   int64_t, int64_t) = { BOTH(8), BOTH(16), BOTH(32), BOTH(64) };
+    const fy_launch_t *launch = ((const along_t *)context)->launch;
+    const fy_desc_t *dst = launch->dst, *src = &launch->src[0], *indices = &launch->src[1];
+    if (take[fy__log2_size(src->dtype)][indices->dtype == FY_DTYPE_I64](
+            last_length(dst), row_of(dst, row), last_stride(dst), row_of(src, row),
+            last_stride(src), row_of(indices, row), last_stride(indices), last_length(src) - 1))
+        raise_fault(launch);
 }
 
 /* Block by block of the result: all indices of the row are read for each. */
