@@ -163,7 +163,7 @@ static int64_t generated_in_20_us(fy_op_t op)
     switch (op) {
     case FY_OP_ARANGE: return 24576;
     case FY_OP_RAND: return 7168;
-    case FY_OP_RANDN: return 1536;
+    case FY_OP_RANDN: return 4096;
     default: return 1024;
     }
 }

@@ -299,6 +299,8 @@ LOOPS_TRAINING(f64, double)
         const uint##bits##_t *s = (const uint##bits##_t *)src;                                     \
         if (ds == 1 && ss == 1) {                                                                  \
             SIMD for (int64_t i = 0; i < n; i++) d[i] = s[i];                                      \
+        } else if (ds == 1 && ss == -1) {                                                          \
+            SIMD for (int64_t i = 0; i < n; i++) d[i] = s[-i];                                     \
         } else if (ds == 1 && ss == 0) {                                                           \
             const uint##bits##_t value = *s;                                                       \
             SIMD for (int64_t i = 0; i < n; i++) d[i] = value;                                     \
@@ -364,22 +366,31 @@ CAST(u8, uint8_t, bf16, uint16_t, fy__bf16_from_f32((float)x))
 
 /* ---- random draws (opset/formulas/random.h) ---- */
 
+/* `width` is a constant where it is inlined. */
+static inline __attribute__((always_inline)) void philox_group(int width, uint64_t key,
+                                                               uint64_t counter, uint32_t *lanes)
+{
+    uint32_t lane[4][16]; /* by lane, so that the rounds vectorise */
+    SIMD for (int b = 0; b < width; b++)
+    {
+        const fy__philox_t block = fy__philox4x32(key, counter + (uint64_t)b, 0);
+        lane[0][b] = block.lane[0];
+        lane[1][b] = block.lane[1];
+        lane[2][b] = block.lane[2];
+        lane[3][b] = block.lane[3];
+    }
+    for (int b = 0; b < width; b++) {
+        for (int k = 0; k < 4; k++) lanes[b * 4 + k] = lane[k][b];
+    }
+}
+
 static void philox(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *lanes)
 {
-    for (int64_t first = 0; first < nblocks; first += 4) {
-        uint32_t lane[4][4]; /* by lane, so that the rounds vectorise */
-        SIMD for (int b = 0; b < 4; b++)
-        {
-            const fy__philox_t block = fy__philox4x32(key, counter + (uint64_t)(first + b), 0);
-            lane[0][b] = block.lane[0];
-            lane[1][b] = block.lane[1];
-            lane[2][b] = block.lane[2];
-            lane[3][b] = block.lane[3];
-        }
-        for (int b = 0; b < 4; b++) {
-            for (int k = 0; k < 4; k++) lanes[(first + b) * 4 + k] = lane[k][b];
-        }
-    }
+    int64_t first = 0;
+    for (; first + 16 <= nblocks; first += 16)
+        philox_group(16, key, counter + (uint64_t)first, lanes + first * 4);
+    for (; first < nblocks; first += 4)
+        philox_group(4, key, counter + (uint64_t)first, lanes + first * 4);
 }
 
 /* Sixteen blocks side by side: lane k of all of them serves sixteen elements in a row. */
@@ -409,14 +420,19 @@ static void dropout_keep(int64_t ngroups, uint64_t key, uint64_t counter, uint32
 DROPOUT(f32, float)
 DROPOUT(f64, double)
 
+/* Sines and cosines in separate loops: of both, the compiler makes one scalar call. */
 static void normal_f32(int64_t npairs, const uint32_t *lanes, float mean, float std, float *out)
 {
-    SIMD for (int64_t i = 0; i < npairs; i++)
-    {
-        float pair[2];
-        fy__box_muller_f32(lanes[2 * i], lanes[2 * i + 1], pair);
-        out[2 * i] = FY_MUL_ADD_F32(pair[0], std, mean);
-        out[2 * i + 1] = FY_MUL_ADD_F32(pair[1], std, mean);
+    for (; npairs > 0; npairs -= 8, lanes += 16, out += 16) {
+        uint32_t lane[2][8];
+        float radius[8], angle[8], at[2][8];
+        for (int k = 0; k < 16; k++) lane[k % 2][k / 2] = lanes[k];
+        SIMD for (int k = 0; k < 8; k++) radius[k] = fy__box_muller_radius_f32(lane[0][k]);
+        SIMD for (int k = 0; k < 8; k++) angle[k] = fy__box_muller_angle_f32(lane[1][k]);
+        SIMD for (int k = 0; k < 8; k++) at[0][k] = cosf(angle[k]);
+        SIMD for (int k = 0; k < 8; k++) at[1][k] = sinf(angle[k]);
+        SIMD for (int k = 0; k < 16; k++)
+            out[k] = FY_MUL_ADD_F32(radius[k / 2] * at[k % 2][k / 2], std, mean);
     }
 }
 

@@ -103,11 +103,18 @@ FY_FORMULA uint16_t fy__rand_bf16(uint32_t lane, float low, float high)
 /* ---- normal: two lanes (four for f64) make two independent values ---- */
 
 /* out[0] = r cos(t), out[1] = r sin(t), r = sqrt(-2 ln u), u in (0, 1] */
+FY_FORMULA float fy__box_muller_radius_f32(uint32_t lane)
+{
+    return sqrtf(-2.0f * logf(((float)lane + 1.0f) * (1.0f / 4294967296.0f)));
+}
+FY_FORMULA float fy__box_muller_angle_f32(uint32_t lane)
+{
+    return fy__unit_f32(lane) * 6.28318530717958648f;
+}
 FY_FORMULA void fy__box_muller_f32(uint32_t lane0, uint32_t lane1, float out[2])
 {
-    const float u = ((float)lane0 + 1.0f) * (1.0f / 4294967296.0f);
-    const float angle = fy__unit_f32(lane1) * 6.28318530717958648f;
-    const float radius = sqrtf(-2.0f * logf(u));
+    const float radius = fy__box_muller_radius_f32(lane0);
+    const float angle = fy__box_muller_angle_f32(lane1);
     out[0] = radius * cosf(angle);
     out[1] = radius * sinf(angle);
 }
