@@ -1,5 +1,6 @@
-/* copy with any strides, and indices of gather that are out of range. Values of the other ops that
- * move elements: tests/ops/cases_move.def, and long ones in test_elementwise.c. */
+/* copy with any strides, rows that flip reverses, and indices of gather and take_along_axis that
+ * are out of range. Values of the other ops that move elements: tests/ops/cases_move.def, and long
+ * ones in test_elementwise.c. */
 #include "tests/unit/backends/kernel_fixture.h"
 
 TS_TEST(copies_any_layout)
@@ -78,4 +79,53 @@ TS_TEST(gather_clamps_and_flags)
     ts_ok(gather(&empty, &table, &nothing, &fault));
     assert_int_equal(fault, 0);
     DROP(&table, &indices, &dst, &empty, &nothing);
+}
+
+/* Elements of every size, by both index types, dense and not. */
+TS_TEST(take_along_axis_clamps_and_flags)
+{
+    const int64_t dims[2] = { 2, 5 }, taken[2] = { 2, 37 }, apart[2] = { 100, 2 };
+    for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
+        for (int variant = 0; variant < 8; variant++) {
+            const int32_t by = variant & 1 ? FY_DTYPE_I32 : FY_DTYPE_I64;
+            const int wrong = variant & 2;
+            const int64_t *strides = variant & 4 ? apart : NULL;
+            tensor_t src = make(dtype, 2, dims, strides), indices = make(by, 2, taken, strides),
+                     dst = make(dtype, 2, taken, strides);
+            fy_desc_t sources[2] = { src.desc, indices.desc };
+            fy_launch_t launch = launch_of(FY_OP_TAKE_ALONG_AXIS, 1, &dst.desc, 2, sources, NULL);
+            uint32_t fault = 0;
+            launch.fault = &fault;
+            fill_noise(&src.desc, 1);
+            for (int64_t i = 0; i < 74; i++) set(&indices.desc, i, (double)(i * 3 % 5));
+            if (wrong) set(&indices.desc, 40, -1), set(&indices.desc, 73, INT32_MAX);
+            ts_ok(fy__kernels_launch(&api, &launch));
+            assert_int_equal(fault, wrong != 0);
+            for (int64_t i = 0; i < 74; i++) {
+                const int64_t asked = (int64_t)get(&indices.desc, i);
+                const int64_t k = asked < 0 ? 0 : asked > 4 ? 4 : asked;
+                assert_memory_equal(at(&dst.desc, i), at(&src.desc, i / 37 * 5 + k),
+                                    size_of(dtype));
+            }
+            DROP(&src, &indices, &dst);
+        }
+    }
+}
+
+/* Rows of every length up to two vectors of the smallest elements. */
+TS_TEST(flip_reverses_rows_of_any_length)
+{
+    const fy_flip_attrs_t attrs = { 2 };
+    for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
+        for (int64_t n = 0; n <= 130; n++) {
+            const int64_t dims[2] = { 2, n };
+            tensor_t src = make(dtype, 2, dims, NULL), dst = make(dtype, 2, dims, NULL);
+            fill_noise(&src.desc, 1);
+            ts_ok(run(FY_OP_FLIP, &dst, SRCS(&src), &attrs, 0, 0));
+            for (int64_t i = 0; i < 2 * n; i++)
+                assert_memory_equal(at(&dst.desc, i), at(&src.desc, i / n * n + n - 1 - i % n),
+                                    size_of(dtype));
+            DROP(&src, &dst);
+        }
+    }
 }

@@ -128,6 +128,25 @@ TS_TEST(randn_has_the_moments_and_the_formula)
     }
 }
 
+/* The first values of a long draw are those of a short one, bit for bit: groups of blocks and of
+ * pairs end anywhere. */
+TS_TEST(randn_does_not_depend_on_the_length)
+{
+    const fy_randn_attrs_t attrs = { 0, 1 };
+    const int64_t all = 9000;
+    for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
+        tensor_t whole = make(dtype, 1, &all, NULL);
+        (void)draw(FY_OP_RANDN, &whole, 5, 1, &attrs);
+        for (int64_t n = 1; n <= 150; n++) {
+            tensor_t t = make(dtype, 1, &n, NULL);
+            (void)draw(FY_OP_RANDN, &t, 5, 1, &attrs);
+            assert_memory_equal(t.desc.data, whole.desc.data, t.nbytes);
+            drop(&t);
+        }
+        drop(&whole);
+    }
+}
+
 TS_TEST(randperm_is_a_permutation)
 {
     const int64_t sizes[] = { 0, 1, 2, 3, 16, 17, 255, 256, 257, 1000, 60000 };

@@ -1,5 +1,6 @@
 /* sum, mean, max, min, argmax, softmax, log_softmax, mse_loss: all axes subsets and layouts against
  * the oracle, with the bounds of sums in f64. */
+#include "backends/kernels/rows.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 typedef struct shape {
@@ -143,6 +144,51 @@ TS_TEST(extremes_propagate_nan)
     }
 }
 
+/* A row of ones with one 3 (for the minimum 0) anywhere: the lanes, their halves and the rest of a
+ * row (loops_reduce.h) each count every element once. */
+TS_TEST(each_element_of_a_row_counts_once)
+{
+    static const fy_op_t ops[] = { FY_OP_SUM, FY_OP_PROD, FY_OP_MAX, FY_OP_MIN };
+    const fy_reduce_attrs_t attrs = { 2, 0 };
+    for (int32_t dtype = 0; dtype <= FY_DTYPE_U8; dtype++) {
+        for (int64_t n = 1; n <= 135; n++) {
+            const int64_t dims[2] = { 2, n };
+            tensor_t src = make(dtype, 2, dims, NULL);
+            for (int64_t place = 0; place < 2 * n; place += place == 2 * n - 8 ? 1 : 7) {
+                for (size_t k = 0; k < COUNT_OF(ops); k++) {
+                    for (int64_t i = 0; i < 2 * n; i++) set(&src.desc, i, 1);
+                    set(&src.desc, place, ops[k] == FY_OP_MIN ? 0 : 3);
+                    check_exact(ops[k], &src, &attrs, 0);
+                }
+            }
+            drop(&src);
+        }
+    }
+}
+
+/* An infinity, or one of each sign, at any place of a row. */
+TS_TEST(infinities_in_rows)
+{
+    static const fy_op_t ops[] = { FY_OP_SUM, FY_OP_MAX, FY_OP_MIN };
+    static const int64_t lengths[] = { 1, 2, 31, 32, 33, 65, 1100 };
+    const fy_reduce_attrs_t attrs = { 2, 0 };
+    for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
+        for (size_t s = 0; s < COUNT_OF(lengths); s++) {
+            const int64_t n = lengths[s], dims[2] = { 4, n };
+            tensor_t src = make(dtype, 2, dims, NULL);
+            for (int64_t place = 0; place < n; place += 1 + n / 9) {
+                for (int64_t i = 0; i < 4 * n; i++) set(&src.desc, i, i < 3 * n ? 0 : -INFINITY);
+                set(&src.desc, place, INFINITY);
+                set(&src.desc, n + place, -INFINITY);
+                set(&src.desc, 2 * n + place, INFINITY);
+                set(&src.desc, 2 * n + (place + n / 2) % n, -INFINITY);
+                for (size_t k = 0; k < COUNT_OF(ops); k++) check_exact(ops[k], &src, &attrs, 0);
+            }
+            drop(&src);
+        }
+    }
+}
+
 TS_TEST(integer_sums_wrap_and_do_not_round)
 {
     const int64_t n = 3;
@@ -237,6 +283,42 @@ TS_TEST(softmax_survives_large_values)
     ts_ok(run(FY_OP_SOFTMAX, &dst, SRCS(&src), &attrs, 0, 0));
     for (int64_t i = 0; i < n; i++) assert_true(isnan(get(&dst.desc, i)));
     DROP(&src, &dst);
+}
+
+/* Rows that fit one block and rows that do not, whose result keeps the exponentials or does not: of
+ * -inf alone; with one inf; with one NaN; and finite ones of which each third element is -inf. */
+TS_TEST(softmaxes_of_infinite_rows)
+{
+    static const int64_t lengths[] = { 1, 5, 64, FY__BLOCK, FY__BLOCK + 17, 3 * FY__BLOCK + 1 };
+    const fy_axis_attrs_t attrs = { 1, 0 };
+    for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
+        for (size_t s = 0; s < COUNT_OF(lengths); s++) {
+            for (int variant = 0; variant < 4; variant++) {
+                const int is_log = variant & 1, in_place = variant & 2;
+                const fy_op_t op = is_log ? FY_OP_LOG_SOFTMAX : FY_OP_SOFTMAX;
+                const int64_t n = lengths[s], dims[2] = { 4, n };
+                tensor_t src = make(dtype, 2, dims, NULL), other = make(dtype, 2, dims, NULL);
+                tensor_t *dst = in_place ? &src : &other;
+                for (int64_t i = 0; i < 4 * n; i++)
+                    set(&src.desc, i, i < n || (i >= 3 * n && i % 3 != 0) ? -INFINITY : 0);
+                set(&src.desc, n + n / 2, INFINITY);
+                set(&src.desc, 3 * n - 1, NAN);
+                set(&src.desc, 3 * n, 0);
+                double count = 0;
+                for (int64_t i = 3 * n; i < 4 * n; i++) count += get(&src.desc, i) == 0;
+                ts_ok(run(op, dst, SRCS(&src), &attrs, 0, 0));
+                for (int64_t i = 0; i < 3 * n; i++) assert_true(isnan(get(&dst->desc, i)));
+                for (int64_t i = 3 * n; i < 4 * n; i++) {
+                    const int is_far = i != 3 * n && i % 3 != 0;
+                    const double want = is_log ? (is_far ? -INFINITY : -log(count))
+                                               : (is_far ? 0 : 1 / count);
+                    expect_near(get(&dst->desc, i), want, epsilon_of(dtype) * fabs(want),
+                                "a row with -inf", i - 3 * n);
+                }
+                DROP(&src, &other);
+            }
+        }
+    }
 }
 
 /* ---- mse_loss ---- */
