@@ -96,3 +96,27 @@ TS_TEST(bits_do_not_depend_on_the_place)
         }
     }
 }
+
+/* gelu and its slope from where f32 has no smaller results on, by every loop table: the error is
+ * that of the exponential of x^2 / 2 and of a few roundings. */
+TS_TEST(gelu_has_its_digits_everywhere)
+{
+    enum { N = 22 << 10 };
+    static float x[N], ones[N], got[2][N];
+    const fy__loops_t *tables[3];
+    const size_t ntables = find_tables(tables);
+    for (int i = 0; i < N; i++) x[i] = (float)i * 0x1p-10f - 14, ones[i] = 1;
+    for (size_t t = 0; t < ntables; t++) {
+        tables[t]->unary[FY__UNARY_GELU][FY_DTYPE_F32](N, got[0], x);
+        tables[t]->binary[FY__BINARY_GELU_BACKWARD][FY_DTYPE_F32](N, got[1], ones, x);
+        for (int i = 0; i < N; i++) {
+            const double at = (double)x[i], below = erfc(-at * M_SQRT1_2) / 2,
+                         slope = at * exp(-at * at / 2) / sqrt(2 * M_PI),
+                         bound = 2.5 * 0x1p-23 * (2 + at * at);
+            expect_near((double)got[0][i], at * below, bound * fabs(at * below) + 0x1p-126, "gelu",
+                        i);
+            expect_near((double)got[1][i], below + slope, bound * (below + fabs(slope)) + 0x1p-126,
+                        "its slope", i);
+        }
+    }
+}
