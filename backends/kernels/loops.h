@@ -197,10 +197,8 @@ typedef struct fy__loops {
     fy__sum_columns_fn product_columns[FY_DTYPE_COUNT], count_columns[FY_DTYPE_COUNT];
     fy__loop1_fn max_row[FY_DTYPE_COUNT], min_row[FY_DTYPE_COUNT]; /* *dst = max(*dst, a[0], ...) */
     fy__sum_squares_fn sum_squares[2];
-    double (*exp_row_f32)(int64_t n, float *dst, const float *a,
-                          /* dst = exp(a - shift); returns their sum; dst has room for a multiple of
-                           * 16 */
-                          float shift);
+    /* dst = exp(a - shift); returns their sum */
+    double (*exp_row_f32)(int64_t n, float *dst, const float *a, float shift);
     double (*exp_row_f64)(int64_t n, double *dst, const double *a, double shift);
     /* code ends with FY__CHAIN_END; n is a multiple of FY__CHAIN_LANES */
     void (*chain_f32)(int64_t n, const fy__chain_code_t *code);

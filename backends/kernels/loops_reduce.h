@@ -120,11 +120,9 @@ EXTREMES(u8, uint8_t)
     }                                                                                   \
     static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                 \
     {                                                                                   \
-        const int64_t padded = (n + PAD - 1) / PAD * PAD;                               \
         fy__sum_t sum = { .f = 0 };                                                     \
         SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                     \
-        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                             \
-        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);    \
+        exp_##sfx(n, dst, dst);                                                         \
         sum_row_##sfx(n, dst, &sum);                                                    \
         return sum.f;                                                                   \
     }

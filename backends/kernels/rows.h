@@ -96,18 +96,25 @@ static inline void fy__line_load(const fy__lines_t *lines, int k, const char *li
     fy__stage_in(lines->loops, m, block, lines->compute,
                  line + first * lines->step[k] * lines->size[k], lines->step[k], lines->dtype[k]);
 }
-/* The same, where they are if no staging is needed, else in the block. */
+/* Where elements from `first` on are if they need no staging, else the block. */
+static inline void *fy__line_in(const fy__lines_t *lines, int k, char *line, int64_t first,
+                                void *block)
+{
+    const int is_direct = lines->step[k] == 1 && lines->dtype[k] == lines->compute;
+    return is_direct ? (void *)(line + first * lines->size[k]) : block;
+}
 static inline const void *fy__line_get(const fy__lines_t *lines, int k, const char *line,
                                        int64_t first, int64_t m, void *block)
 {
-    if (lines->step[k] == 1 && lines->dtype[k] == lines->compute)
-        return line + first * lines->size[k];
-    fy__line_load(lines, k, line, first, m, block);
-    return block;
+    const void *in = fy__line_in(lines, k, (char *)line, first, block);
+    if (in == block) fy__line_load(lines, k, line, first, m, block);
+    return in;
 }
+/* Nothing is left to do for elements that were written in place. */
 static inline void fy__line_store(const fy__lines_t *lines, int k, char *line, int64_t first,
                                   int64_t m, const void *block)
 {
+    if (block == line + first * lines->size[k]) return;
     fy__stage_out(lines->loops, m, line + first * lines->step[k] * lines->size[k], lines->step[k],
                   lines->dtype[k], block, lines->compute);
 }

@@ -14,44 +14,44 @@ typedef struct rows {
 } rows_t;
 
 /* X(suffix, type) */
-#define SOFTMAX_ROW(sfx, T)                                                                       \
-    static void softmax_row_##sfx(const rows_t *rows, const char *src, char *dst)                 \
-    {                                                                                             \
-        const fy__lines_t *lines = &rows->lines;                                                  \
-        const fy__loop_scaled_fn affine = lines->loops->affine[lines->compute];                   \
-        const int64_t n = lines->n;                                                               \
-        const int is_long = n > FY__BLOCK, keeps = lines->dtype[DST] == lines->compute;           \
-        _Alignas(64) T block[FY__BLOCK], powers[FY__BLOCK];                                       \
-        const void *x = NULL;                                                                     \
-        T max = -(T)INFINITY;                                                                     \
-        double sum = 0;                                                                           \
-        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                              \
-            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                              \
-            x = fy__line_get(lines, SRC, src, i, m, block);                                       \
-            lines->loops->max_row[lines->compute](m, &max, x);                                    \
-        }                                                                                         \
-        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                              \
-            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                              \
-            if (is_long) x = fy__line_get(lines, SRC, src, i, m, block);                          \
-            sum += lines->loops->exp_row_##sfx(m, powers, x, max);                                \
-            if (is_long && keeps && !rows->is_log) fy__line_store(lines, DST, dst, i, m, powers); \
-        }                                                                                         \
-        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                              \
-            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                              \
-            if (rows->is_log) {                                                                   \
-                if (is_long) x = fy__line_get(lines, SRC, src, i, m, block);                      \
-                affine(m, powers, x, 1, -max);                                                    \
-                affine(m, powers, powers, 1, -(T)log(sum));                                       \
-            } else {                                                                              \
-                if (is_long && keeps) fy__line_load(lines, DST, dst, i, m, powers);               \
-                if (is_long && !keeps) {                                                          \
-                    x = fy__line_get(lines, SRC, src, i, m, block);                               \
-                    (void)lines->loops->exp_row_##sfx(m, powers, x, max);                         \
-                }                                                                                 \
-                affine(m, powers, powers, (T)(1 / sum), 0);                                       \
-            }                                                                                     \
-            fy__line_store(lines, DST, dst, i, m, powers);                                        \
-        }                                                                                         \
+#define SOFTMAX_ROW(sfx, T)                                                             \
+    static void softmax_row_##sfx(const rows_t *rows, const char *src, char *dst)       \
+    {                                                                                   \
+        const fy__lines_t *lines = &rows->lines;                                        \
+        const fy__loop_scaled_fn affine = lines->loops->affine[lines->compute];         \
+        const int64_t n = lines->n;                                                     \
+        const int is_long = n > FY__BLOCK;                                              \
+        const int keeps = lines->dtype[DST] == lines->compute && !rows->is_log;         \
+        _Alignas(64) T block[FY__BLOCK], powers[FY__BLOCK], *y = powers;                \
+        const void *x = NULL;                                                           \
+        T max = -(T)INFINITY;                                                           \
+        double sum = 0;                                                                 \
+        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                    \
+            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                    \
+            x = fy__line_get(lines, SRC, src, i, m, block);                             \
+            lines->loops->max_row[lines->compute](m, &max, x);                          \
+        }                                                                               \
+        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                    \
+            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                    \
+            if (is_long) x = fy__line_get(lines, SRC, src, i, m, block);                \
+            if (keeps) y = fy__line_in(lines, DST, dst, i, powers);                     \
+            sum += lines->loops->exp_row_##sfx(m, y, x, max);                           \
+            if (keeps) fy__line_store(lines, DST, dst, i, m, y);                        \
+        }                                                                               \
+        for (int64_t i = 0; i < n; i += FY__BLOCK) {                                    \
+            const int64_t m = n - i < FY__BLOCK ? n - i : FY__BLOCK;                    \
+            if (is_long) x = fy__line_get(lines, SRC, src, i, m, block);                \
+            y = fy__line_in(lines, DST, dst, i, powers);                                \
+            if (rows->is_log) {                                                         \
+                affine(m, y, x, 1, -max);                                               \
+                affine(m, y, y, 1, -(T)log(sum));                                       \
+            } else {                                                                    \
+                if (keeps && y == powers) fy__line_load(lines, DST, dst, i, m, y);      \
+                if (is_long && !keeps) (void)lines->loops->exp_row_##sfx(m, y, x, max); \
+                affine(m, y, y, (T)(1 / sum), 0);                                       \
+            }                                                                           \
+            fy__line_store(lines, DST, dst, i, m, y);                                   \
+        }                                                                               \
     }
 SOFTMAX_ROW(f32, float)
 SOFTMAX_ROW(f64, double)

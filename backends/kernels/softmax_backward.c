@@ -19,7 +19,7 @@ typedef struct rows {
         const int32_t compute = lines->compute;                                                 \
         const fy__loop2_fn mul = loops->binary[FY__BINARY_MUL][compute];                        \
         const int64_t n = lines->n;                                                             \
-        _Alignas(64) T left[FY__BLOCK], right[FY__BLOCK], x[FY__BLOCK];                         \
+        _Alignas(64) T left[FY__BLOCK], right[FY__BLOCK], out[FY__BLOCK], *x = out;             \
         const void *g = NULL, *r = NULL;                                                        \
         fy__sum_t sum = { .f = 0 };                                                             \
         for (int64_t i = 0; i < n; i += FY__BLOCK) {                                            \
@@ -36,8 +36,9 @@ typedef struct rows {
                 g = fy__line_get(lines, DY, dy, i, m, left);                                    \
                 r = fy__line_get(lines, Y, y, i, m, right);                                     \
             }                                                                                   \
+            if (!rows->accumulate) x = fy__line_in(lines, DX, dx, i, out);                      \
             if (rows->is_log) {                                                                 \
-                (void)loops->exp_row_##sfx(m, x, r, (T)0);                                      \
+                loops->unary[FY__UNARY_EXP][compute](m, x, r);                                  \
                 loops->affine[compute](m, x, x, total, 0);                                      \
                 loops->binary[FY__BINARY_SUB][compute](m, x, g, x);                             \
             } else {                                                                            \
