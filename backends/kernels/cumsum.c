@@ -1,5 +1,5 @@
-/* cumsum along one axis, one thread a line. Floats are summed in f64, integers in i64, in the order
- * of the axis. Elements are staged in blocks. */
+/* cumsum along one axis, a task a line, or a block of lines whose elements are neighbours. Floats
+ * are summed in f64, integers in i64, in the order of the axis. Elements are staged in blocks. */
 #include "backends/kernels/rows.h"
 
 enum { SRC, DST };
@@ -27,6 +27,27 @@ static void sum_line(const void *context, int64_t i)
     }
 }
 
+/* A block of neighbouring lines, along the last of the other axes. */
+static void sum_block(const void *context, int64_t i)
+{
+    const fy__lines_t *lines = (const fy__lines_t *)context;
+    const fy__loop2_fn add = lines->loops->binary[FY__BINARY_ADD][lines->compute];
+    const int64_t width = lines->dims[lines->rank - 1],
+                  across = (width + FY__BLOCK - 1) / FY__BLOCK, first = i % across * FY__BLOCK,
+                  line = i / across * width + first,
+                  m = width - first < FY__BLOCK ? width - first : FY__BLOCK;
+    const char *from = fy__line_at(lines, SRC, line);
+    char *to = fy__line_at(lines, DST, line);
+    _Alignas(64) char sums[FY__BLOCK * 8] = { 0 }, block[FY__BLOCK * 8];
+    for (int64_t k = 0; k < lines->n; k++) {
+        fy__stage_in(lines->loops, m, block, lines->compute, from, 1, lines->dtype[SRC]);
+        add(m, sums, sums, block);
+        fy__stage_out(lines->loops, m, to, 1, lines->dtype[DST], sums, lines->compute);
+        from += lines->step[SRC] * lines->size[SRC];
+        to += lines->step[DST] * lines->size[DST];
+    }
+}
+
 fy_status_t fy__run_cumsum(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch)
 {
@@ -41,8 +62,14 @@ fy_status_t fy__run_cumsum(const fy_host_api_t *host, const fy__loops_t *loops,
         lines.data[k] += (lines.n - 1) * lines.step[k] * lines.size[k];
         lines.step[k] = -lines.step[k];
     }
-    fy__for_each(lines.count,
-                 fy__threads_for(lines.count * lines.n, fy__serial_of(src->dtype, 12288)), sum_line,
-                 &lines);
+    const int last = lines.rank - 1,
+              threads = fy__threads_for(lines.count * lines.n, fy__serial_of(src->dtype, 12288));
+    if (last >= 0 && lines.strides[SRC][last] == 1 && lines.strides[DST][last] == 1 &&
+        lines.dims[last] >= 8)
+        fy__for_each(lines.count / lines.dims[last] *
+                         ((lines.dims[last] + FY__BLOCK - 1) / FY__BLOCK),
+                     threads, sum_block, &lines);
+    else
+        fy__for_each(lines.count, threads, sum_line, &lines);
     return FY_STATUS_OK;
 }
