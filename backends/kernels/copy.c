@@ -4,11 +4,12 @@
 
 #include <string.h>
 
-enum { SERIAL_BYTES = 1 << 19, SERIAL_TRANSPOSED = 1 << 16, TILE = 32 };
+enum { SHORT_BYTES = 64, SERIAL_BYTES = 1 << 19, SERIAL_TRANSPOSED = 1 << 16, TILE = 32 };
 
 typedef struct move {
     fy__move_fn fn;
     int log2_size;
+    int64_t run_nbytes; /* of a short run */
 } move_t;
 
 static void move_row(const void *context, int64_t n, char *const *ptr, const int64_t *stride)
@@ -19,6 +20,15 @@ static void move_row(const void *context, int64_t n, char *const *ptr, const int
     } else {
         move->fn(n, ptr[0], stride[0], ptr[1], stride[1]);
     }
+}
+
+/* n short contiguous runs: the walk's last axis is the one before theirs. */
+static void move_runs(const void *context, int64_t n, char *const *ptr, const int64_t *stride)
+{
+    const move_t *move = (const move_t *)context;
+    const int64_t size = (int64_t)1 << move->log2_size, nbytes = move->run_nbytes;
+    for (int64_t i = 0; i < n; i++)
+        memcpy(ptr[0] + i * stride[0] * size, ptr[1] + i * stride[1] * size, (size_t)nbytes);
 }
 
 /* ---- transposes: dst is contiguous along the last fused axis, src along another one ---- */
@@ -90,10 +100,18 @@ static void move_all(const fy__loops_t *loops, const fy_desc_t *dst, const fy_de
     fy__walk_t walk;
     fy__walk_make(&walk, dst, src, 1);
     if (walk.nelem == 0) return;
-    const move_t move = { loops->move[walk.log2_size[0]], walk.log2_size[0] };
+    const int last = walk.index.rank - 1;
+    const int64_t run = walk.index.dims[last];
+    const move_t move = { loops->move[walk.log2_size[0]], walk.log2_size[0],
+                          run << walk.log2_size[0] };
     const transpose_t transpose = { &walk, move.fn, find_transpose(&walk) };
     if (transpose.axis >= 0) {
         move_transposed(&walk, &transpose);
+    } else if (last > 0 && walk.index.strides[0][last] == 1 && walk.index.strides[1][last] == 1 &&
+               move.run_nbytes <= SHORT_BYTES) {
+        walk.index.rank--;
+        walk.nelem /= run;
+        fy__walk_all(&walk, SERIAL_BYTES / move.run_nbytes, move_runs, &move);
     } else {
         fy__walk_all(&walk, SERIAL_BYTES >> walk.log2_size[0], move_row, &move);
     }
