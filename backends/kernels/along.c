@@ -132,6 +132,12 @@ typedef struct row {
         if ((x != x) != (y != y)) return x != x; \
         return x > y || (!(x < y) && a < b);     \
     } while (0)
+#define SKIP(T, widen)                      \
+    do {                                    \
+        const T x = widen(a);               \
+        while (b < n && widen(b) <= x) b++; \
+        return b;                           \
+    } while (0)
 #define F32(i)  VALUE(float, i)
 #define F64(i)  VALUE(double, i)
 #define F16(i)  fy__f32_from_f16(VALUE(uint16_t, i))
@@ -139,18 +145,19 @@ typedef struct row {
 #define I32(i)  VALUE(int32_t, i)
 #define I64(i)  VALUE(int64_t, i)
 #define U8(i)   VALUE(uint8_t, i)
-static int is_before(const row_t *row, int64_t a, int64_t b)
-{
-    switch (row->dtype) {
-    case FY_DTYPE_F32: BEFORE(float, F32);
-    case FY_DTYPE_F64: BEFORE(double, F64);
-    case FY_DTYPE_F16: BEFORE(float, F16);
-    case FY_DTYPE_BF16: BEFORE(float, BF16);
-    case FY_DTYPE_I32: BEFORE(int32_t, I32);
-    case FY_DTYPE_I64: BEFORE(int64_t, I64);
-    default: BEFORE(uint8_t, U8);
+#define BY_DTYPE(DO)                     \
+    switch (row->dtype) {                \
+    case FY_DTYPE_F32: DO(float, F32);   \
+    case FY_DTYPE_F64: DO(double, F64);  \
+    case FY_DTYPE_F16: DO(float, F16);   \
+    case FY_DTYPE_BF16: DO(float, BF16); \
+    case FY_DTYPE_I32: DO(int32_t, I32); \
+    case FY_DTYPE_I64: DO(int64_t, I64); \
+    default: DO(uint8_t, U8);            \
     }
-}
+static int is_before(const row_t *row, int64_t a, int64_t b) { BY_DTYPE(BEFORE) }
+/* The first of the elements b .. n - 1 that may come before element a < b, else n. */
+static int64_t skip(const row_t *row, int64_t a, int64_t b, int64_t n) { BY_DTYPE(SKIP) }
 
 /* Puts `element` into the heap of n at `hole` or below. */
 static void sift(const row_t *row, int64_t *heap, int64_t step, int64_t n, int64_t hole,
@@ -175,7 +182,7 @@ static void find_row(const void *context, int64_t i)
     char *to = row_of(values, i);
     for (int64_t j = 0; j < k; j++) heap[j * step] = j;
     for (int64_t j = k / 2 - 1; j >= 0; j--) sift(&row, heap, step, k, j, heap[j * step]);
-    for (int64_t j = k; j < n; j++)
+    for (int64_t j = k; (j = skip(&row, heap[0], j, n)) < n; j++)
         if (is_before(&row, j, heap[0])) sift(&row, heap, step, k, 0, j);
     for (int64_t left = k - 1; left > 0; left--) {
         const int64_t least = heap[0], moved = heap[left * step];
