@@ -50,11 +50,14 @@ target_compile_definitions(ferry_dependencies INTERFACE FERRY_DNNL_MAJOR=${FERRY
 if(FERRY_DNNL)
     target_include_directories(ferry_dependencies SYSTEM INTERFACE $<BUILD_INTERFACE:${DNNL_INCLUDE_DIR}>)
     # Opened at run time, not linked (backends/kernels/dnnl.c): by its soname where the linker looks anyway.
-    set(FERRY_DNNL_FILE ${DNNL_LIBRARY})
     get_filename_component(folder ${DNNL_LIBRARY} DIRECTORY)
     execute_process(COMMAND ${CMAKE_READELF} -d ${DNNL_LIBRARY} OUTPUT_VARIABLE section)
-    if(folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES AND section MATCHES "SONAME[^[]*\\[([^]]+)")
-        set(FERRY_DNNL_FILE ${CMAKE_MATCH_1}) # libdnnl.so.2, Debian 13: libdnnl.so.3.6
+    if(NOT section MATCHES "SONAME[^[]*\\[([^]]+)")
+        message(FATAL_ERROR "${DNNL_LIBRARY} is no shared library with a soname: Ferry opens oneDNN at run time")
+    endif()
+    set(FERRY_DNNL_FILE ${CMAKE_MATCH_1}) # libdnnl.so.2, Debian 13: libdnnl.so.3.6
+    if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+        string(PREPEND FERRY_DNNL_FILE ${folder}/)
     endif()
     if(FERRY_SANITIZE)
         # gcc 12's LeakSanitizer may crash on thread-local data of a library that is opened later.

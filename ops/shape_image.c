@@ -203,6 +203,12 @@ static fy_status_t pool_dims(const fy_op_info_t *info, const fy_pool2d_attrs_t *
         return FY_FAIL(SHAPE_MISMATCH,
                        "%s: an image of %" PRId64 " x %" PRId64 " has no pixel to pool", info->name,
                        x[1], x[2]);
+    if (x[1] > INT32_MAX - attrs->padding_h || x[2] > INT32_MAX - attrs->padding_w)
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: an image of %" PRId64 " x %" PRId64 " with padding %" PRId32
+                       " x %" PRId32 " is too large: pixels and padding must be at most %" PRId32
+                       " along each axis",
+                       info->name, x[1], x[2], attrs->padding_h, attrs->padding_w, INT32_MAX);
     y[0] = x[0];
     y[1] = pool_count(x[1], attrs->kernel_h, stride_h, attrs->padding_h, attrs->ceil_mode);
     y[2] = pool_count(x[2], attrs->kernel_w, stride_w, attrs->padding_w, attrs->ceil_mode);

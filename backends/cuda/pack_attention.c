@@ -9,8 +9,8 @@ enum { WARP = 32, TILE = FY__CUDA_ATTENTION_BLOCK / WARP * 16 /* rows of a block
 static int is_tiled(const fy_desc_t *desc)
 {
     int fits = (uintptr_t)desc->data % 16 == 0 && desc->dims[1] < (int64_t)1 << 30;
-    for (int axis = 0; axis < 3; axis++)
-        fits &= desc->dims[axis] == 1 || desc->strides[axis] % 8 == 0;
+    for (int axis = 0; axis < 3; axis++) /* addresses of rows behind the last one are made, too */
+        fits &= (desc->dims[axis] == 1 && axis != 1) || desc->strides[axis] % 8 == 0;
     return fits && (desc->dims[3] == 1 || desc->strides[3] == 1);
 }
 

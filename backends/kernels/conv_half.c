@@ -3,6 +3,7 @@
  * it is read.
  * A gradient of weights is added up in f32 over the pieces. Not here: any convolution. */
 #include "backends/kernels/conv.h"
+#include "backends/kernels/last_product.h"
 #include "backends/kernels/rows.h"
 
 /* ---- pieces ---- */
@@ -72,12 +73,14 @@ uint64_t fy__conv_half_nbytes(const fy__conv_t *conv, int way, uint64_t limit)
 }
 
 static fy_status_t run_piece(const fy_host_api_t *host, const fy__loops_t *loops,
-                             const piece_t *piece, int way, char *scratch, uint64_t nbytes)
+                             const piece_t *piece, int way, char *scratch, uint64_t nbytes,
+                             int is_first)
 {
     const fy_status_t status = fy__conv_way_run(
         host, loops, &piece->conv, way, scratch + piece->own_nbytes, nbytes - piece->own_nbytes);
-    if (status != FY_STATUS_UNSUPPORTED) return status;
-    fy__conv_plain(loops, &piece->conv); /* the number of threads has changed */
+    if (status != FY_STATUS_UNSUPPORTED || is_first) return status; /* no result is written yet */
+    fy__product_by("plain loops"); /* the number of threads has changed, or oneDNN refused */
+    fy__conv_plain(loops, &piece->conv);
     return FY_STATUS_OK;
 }
 
@@ -99,7 +102,7 @@ fy_status_t fy__conv_half_run(const fy_host_api_t *host, const fy__loops_t *loop
             fy__widen(loops, conv->x, i * piece.nx, piece.nx, piece.x.data);
         if (s->op != FY_OP_CONV2D) fy__widen(loops, conv->y, i * piece.ny, piece.ny, piece.y.data);
         if (is_weight && i > 0) piece.conv.shape.accumulate = piece.conv.accumulate_bias = 1;
-        FY_TRY(run_piece(host, loops, &piece, way, (char *)scratch, nbytes));
+        FY_TRY(run_piece(host, loops, &piece, way, (char *)scratch, nbytes, i == 0));
         if (is_input) fy__narrow(loops, conv->x, i * piece.nx, piece.nx, piece.x.data);
         if (s->op == FY_OP_CONV2D) fy__narrow(loops, conv->y, i * piece.ny, piece.ny, piece.y.data);
     }

@@ -41,7 +41,11 @@ static int binding(void)
 
 static void open_library(void)
 {
-    void *library = dlopen(FERRY_DNNL_FILE, RTLD_NOW | RTLD_LOCAL | binding());
+    static const char file[] = FERRY_DNNL_FILE;
+    const char *folder = strrchr(file, '/');
+    const int flags = RTLD_NOW | RTLD_LOCAL | binding();
+    void *library = dlopen(file, flags);
+    if (!library && folder) library = dlopen(folder + 1, flags); /* on another machine */
     if (!library) {
         (void)snprintf(missing, sizeof missing, "oneDNN cannot be opened: %s", fy__dlerror());
         return;

@@ -34,7 +34,7 @@ static fy_status_t sgemm(const fy_host_api_t *host, char transpose_a, char trans
                           (long long)n, (long long)k);
     if (!__atomic_exchange_n(&logged, 1, __ATOMIC_RELAXED))
         host->log(FY_LOG_WARNING,
-                  "matmul %lld x %lld x %lld, and later ones, run in Ferry's plain loops: %s",
+                  "matmul %lld x %lld x %lld ran in Ferry's plain loops (logged once): %s",
                   (long long)m, (long long)n, (long long)k,
                   is_open ? "oneDNN refused sgemm" : fy__onednn_has_none());
     fy__gemm_plain_f32(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);

@@ -452,9 +452,9 @@ FY_API_STATUS fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t
 /* The largest element of each window, for each channel: x [N, H, W, C] -> [N, OH, OW, C], OH =
  * floor((H + 2 padding_h - kernel_h) / stride_h) + 1; attrs->ceil_mode 1: ceil for floor, less one
  * if the last window would begin behind row H - 1. Padding is never the largest element; it must be
- * less than the kernel (PyTorch: at most half). stride 0 means the kernel's size. attrs->activation
- * RELU pools relu(x): one pass over x instead of three, and the tape saves only x. For the mean
- * over all pixels ("global average pooling") call fy_mean over axes 1 and 2.
+ * less than the kernel (PyTorch: at most half), and with H or W less than 2^31. stride 0 means the
+ * kernel's size. attrs->activation RELU pools relu(x): one pass over x instead of three, and the
+ * tape saves only x. For the mean over all pixels call fy_mean over axes 1 and 2.
  * Fails: INVALID_ARGUMENT (no kernel, a flag of averages, another activation), SHAPE_MISMATCH. */
 FY_API_STATUS fy_max_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs,
                             fy_tensor_t **out_dst);

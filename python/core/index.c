@@ -120,6 +120,8 @@ PyObject *tensor_subscript(PyObject *self, PyObject *key)
 
 PyObject *tensor_row(PyObject *self, Py_ssize_t number)
 {
+    if (number < 0) /* PySequence_GetItem has added the length */
+        return PyErr_Format(PyExc_IndexError, "there is no row %zd", number);
     PyObject *key = PyLong_FromSsize_t(number);
     PyObject *row = key ? tensor_subscript(self, key) : NULL;
     Py_XDECREF(key);

@@ -81,8 +81,9 @@ def attributes(name: str, kind: str, given: Dict[str, Any]) -> Any:
 
 
 def _new_struct(name: str, kind: str, given: tuple) -> Any:
-    op = _op(name)
-    return getattr(_c, kind)(**{**op.fallbacks, **_values(op, dict(given))})
+    op, made = _op(name), getattr(_c, kind)
+    known = {key: op.fallbacks[key] for key in made._fields_ if key in op.fallbacks}
+    return made(**{**known, **_values(op, dict(given))})
 
 
 # Not for floats, because 0.0 and -0.0 are one key.

@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 import ferry
-from ferry import _c
+from ferry import _c, _ops
 
 INCLUDE = Path(__file__).parents[2] / "include" / "ferry"
 
@@ -56,6 +56,21 @@ class Reach(unittest.TestCase):
         self.assertEqual(missing, ["fy_split"])  # Tensor.split
         for name in ferry.ops.__all__:
             self.assertTrue(getattr(ferry, name).__doc__.strip(), name)
+
+    def test_attributes_of_every_op(self):
+        """Each attribute can be given by its keyword. An op may have more than its call's struct."""
+        text = Path(ferry.ops.__file__).read_text()
+        calls = re.findall(r'_attributes\("(\w+)", "(\w+)"', text)
+        self.assertGreater(len(calls), 20)
+        for name, kind in calls:
+            fallbacks = _ops._op(name.removesuffix("_with")).fallbacks
+            for key in set(getattr(_c, kind)._fields_) & set(fallbacks):
+                made = _ops.attributes(name, kind, {key: fallbacks[key]})
+                self.assertEqual(getattr(made, key), fallbacks[key], (name, key))
+        image, weight = ferry.ones((1, 4, 4, 2)), ferry.ones((3, 3, 2, 2))
+        y = ferry.conv2d(image, weight, padding_h=1, padding_w=1)
+        dx = ferry.conv2d_backward_input(y, weight, 4, 4, padding_h=1, padding_w=1)
+        self.assertEqual(dx.shape, image.shape)
 
     def test_groups(self):
         """libferry_dist, with one rank and without MPI."""

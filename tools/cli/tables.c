@@ -1,5 +1,5 @@
-/* Open addressing, at most three quarters full. Texts are in a list; a number table finds them by their
- * hashes. Texts of one hash are a chain. */
+/* Open addressing, at most three quarters full. Texts are in a list; a number table finds them by
+ * their hashes. Texts of one hash are a chain. */
 #include "tools/cli/tables.h"
 
 #include <stdlib.h>

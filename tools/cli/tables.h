@@ -1,5 +1,5 @@
-/* Hash tables from numbers of 64 bits and pairs of numbers to indices, and from texts to numbers. Not here: the meaning
- * of keys and numbers (program.c, event_totals.c). */
+/* Hash tables from numbers of 64 bits, and pairs of numbers, to indices, and from texts to numbers.
+ * Not here: the meaning of keys and numbers (program.c, event_totals.c). */
 #ifndef FERRY_TOOLS_TABLES_H_
 #define FERRY_TOOLS_TABLES_H_
 

@@ -144,9 +144,9 @@ typedef struct program {
     text_index_t texts; /* the program's own */
 } program_t;
 
-/* Reads a file's first `most` lines; 0: all. Steps are the runs of one scope that repeats: one called "step" with at
- * least a fifth of the requests that the largest such scope has; else, of those with at least four
- * fifths, the one that repeats most often.
+/* Reads a file's first `most` lines; 0: all. Steps are the runs of one scope that repeats: one
+ * called "step" with at least a fifth of the requests that the largest such scope has; else, of
+ * those with at least four fifths, the one that repeats most often.
  * Free *out_program, also after a failure. Fails: IO, CORRUPT_DATA (with the line), OUT_OF_MEMORY.
  * A file that just ends is OK; is_whole is false then. */
 fy_status_t program_read(const char *path, uint64_t most, program_t *out_program);

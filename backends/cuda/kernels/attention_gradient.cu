@@ -10,8 +10,8 @@ template <bool BF16> __device__ inline float dot(uint32_t a, uint32_t b)
     return low_of<BF16>(a) * low_of<BF16>(b) + high_of<BF16>(a) * high_of<BF16>(b);
 }
 
-// Of each of N rows: the log-sum-exp in base 2, infinity where there is no key; the product of its
-// gradient and its result, which all its scores' gradients need.
+// Of each of N rows: the log-sum-exp, infinity where there is no key; the product of its gradient
+// and its result, which all its scores' gradients need.
 template <bool BF16, int N>
 __device__ inline void put_stats(const fy_args &args, const head &h, int row0, float *stats)
 {
@@ -31,7 +31,7 @@ __device__ inline void put_stats(const fy_args &args, const head &h, int row0, f
     }
     for (int other = 1; other < LANES; other *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, other);
     if (part == 0) {
-        stats[threadIdx.x / LANES] = top == -INFINITY ? INFINITY : top * 1.44269504f;
+        stats[threadIdx.x / LANES] = top == -INFINITY ? INFINITY : top;
         stats[N + threadIdx.x / LANES] = sum;
     }
 }
@@ -107,7 +107,8 @@ __device__ inline void differentiate(const fy_args &args, const head &h, int fir
             multiply_rows<BF16, D>(a, tile, p[0], p[1]);
             for (int i = 0; i < 8; i++) {
                 const float sum = stat[KEYS ? i / 4 * 8 + i % 2 : i / 2 % 2 * 8];
-                p[i / 4][i % 4] = fmaf(p[i / 4][i % 4], scale * 1.44269504f, -sum);
+                // rounded as the log-sum-exp was
+                p[i / 4][i % 4] = (__fmul_rn(p[i / 4][i % 4], scale) - sum) * 1.44269504f;
             }
             if (args.nsrc > 6 || key0 + 16 > keys || (causal && key0 + 15 > row0))
                 hide<KEYS>(args, 6, h, row0, key0, rows, keys, p);

@@ -15,14 +15,14 @@ __device__ inline void soften(float scale, int half, float (&scores)[N][4], floa
 #pragma unroll
     for (int n = 0; n < N; n++) most = fmaxf(most, fmaxf(scores[n][half], scores[n][half + 1]));
     most = row_combine(most, [](float a, float b) { return fmaxf(a, b); });
-    const float base = most == -INFINITY ? 0.0f : most * scale;
-    const float less = power_of_two(fmaf(*top, scale, -base));
+    const float base = most == -INFINITY ? 0.0f : most; // differences first: the largest gets 1
+    const float less = power_of_two((*top - base) * scale);
     float sum = *total * less;
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = half; i < half + 2; i++) {
-            scores[n][i] = power_of_two(fmaf(scores[n][i], scale, -base));
+            scores[n][i] = power_of_two((scores[n][i] - base) * scale);
             sum += scores[n][i];
         }
 #pragma unroll

@@ -202,8 +202,8 @@ __device__ inline places_t<R::n> winners(const fy_args &args, int64_t n, int oh,
 {
     const fy_pool2d_attrs_t &a = args.attrs.pool2d;
     const fy_operand &x = args.src[1];
-    const uint32_t first = (oh * a.stride_h - a.padding_h) * a.kernel_w + ow * a.stride_w -
-                           a.padding_w;
+    const uint32_t first = (uint32_t)(oh * a.stride_h - a.padding_h) * (uint32_t)a.kernel_w +
+                           (uint32_t)(ow * a.stride_w - a.padding_w);
     T best[R::n];
     uint32_t place[R::n];
     places_t<R::n> out;

@@ -124,6 +124,18 @@ TS_TEST_WITH(slopes_outside_f16_are_exact, open_device, close_device)
     run_gradient(case_of(&small, FY_DTYPE_F16, 0), down, 0, "fy_attention_tensor_gradient64_f16");
 }
 
+/* With scores near 2^40 and one key, each row is that key's value. */
+TS_TEST_WITH(large_scores_keep_their_values, open_device, close_device)
+{
+    static const shape_t shapes[] = { { 1, 9, 1, 2, 64, { 1e12, 0 } },
+                                      { 1, 9, 1, 2, 128, { -1e12, 0 } } };
+    for (size_t i = 0; i < LENGTH(shapes) * LENGTH(halves); i++) {
+        const shape_t *s = &shapes[i / LENGTH(halves)];
+        op_case_t c = case_of(s, halves[i % LENGTH(halves)], 0);
+        run_by(&c, kernel_for(s, c.src[0].dtype));
+    }
+}
+
 /* Half of the keys, for each head or for all; keys of a whole sample; no key of some rows. */
 TS_TEST_WITH(masks_hide_keys, open_device, close_device)
 {
@@ -152,7 +164,8 @@ TS_TEST_WITH(masks_hide_keys, open_device, close_device)
 TS_TEST_WITH(other_heads_have_a_warp_a_row, open_device, close_device)
 {
     static const shape_t fits = { 1, 9, 7, 2, 64, { 0, 1 } }, odd = { 1, 9, 7, 2, 20, { 0, 1 } },
-                         wide = { 1, 9, 7, 2, 136, { 0, 0 } };
+                         wide = { 1, 9, 7, 2, 136, { 0, 0 } },
+                         single = { 1, 9, 1, 1, 64, { 0, 0 } };
     for (size_t i = 0; i < LENGTH(halves); i++) {
         op_case_t c = case_of(&odd, halves[i], 0);
         run_by(&c, "fy_attention_f32");
@@ -170,6 +183,9 @@ TS_TEST_WITH(other_heads_have_a_warp_a_row, open_device, close_device)
                          "fy_attention_keys_f32");
         c = case_of(&fits, halves[i], 0);
         for (int axis = 0; axis < 4; axis++) c.src[1].strides[axis] *= 2;
+        run_by(&c, "fy_attention_f32");
+        c = case_of(&single, halves[i], 0);
+        c.src[1].strides[1] += 1; /* of one key: no address of another one is made */
         run_by(&c, "fy_attention_f32");
     }
     op_case_t c = case_of(&fits, FY_DTYPE_F32, 0);

@@ -115,6 +115,12 @@ TS_DEVICE_TEST(invalid_arguments_are_refused)
     ts_fails(fy_avg_pool2d_backward(pooled, NULL, &of_relu, 7, 6, &rest), INVALID_ARGUMENT);
     ts_fails(fy_avg_pool2d_backward(pooled, x, &pool, 7, 6, &rest), INVALID_ARGUMENT);
     ts_fails(fy_max_pool2d(x, NULL, &rest), INVALID_ARGUMENT);
+    const fy_pool2d_attrs_t large = { .kernel_h = 1,
+                                      .kernel_w = INT32_MAX,
+                                      .padding_w = INT32_MAX - 3 };
+    ts_fails_with(fy_max_pool2d(x, &large, &rest), SHAPE_MISMATCH, "is too large", "2147483647");
+    ts_fails_with(fy_avg_pool2d_backward(pooled, NULL, &large, 7, 6, &rest), SHAPE_MISMATCH,
+                  "is too large", "2147483647");
     ts_fails(fy_avg_pool2d(x, NULL, &rest), INVALID_ARGUMENT);
     ts_fails(fy_max_pool2d_backward(pooled, x, NULL, &rest), INVALID_ARGUMENT);
     ts_fails(fy_avg_pool2d_backward(pooled, NULL, NULL, 7, 6, &rest), INVALID_ARGUMENT);
