@@ -186,10 +186,11 @@ __device__ inline void write_rows(const fy_operand &o, const head &h, int row0,
     }
 }
 
-#define ATTENTION_KERNEL(name, BODY, BF16, D)                                                 \
-    extern "C" __global__ void __launch_bounds__(FY__CUDA_ATTENTION_BLOCK) name(FY_ARGS args) \
-    {                                                                                         \
-        BODY<BF16, D>(args);                                                                  \
+// Without the 2, ptxas spills some registers that it need not.
+#define ATTENTION_KERNEL(name, BODY, BF16, D)                                                    \
+    extern "C" __global__ void __launch_bounds__(FY__CUDA_ATTENTION_BLOCK, 2) name(FY_ARGS args) \
+    {                                                                                            \
+        BODY<BF16, D>(args);                                                                     \
     }
 #define ATTENTION_KERNELS(name, BODY)                 \
     ATTENTION_KERNEL(name##64_f16, BODY, false, 64)   \

@@ -46,8 +46,8 @@ attention_tensor fy_attention_tensor64_f16 16 0 0 32 96 255 -
 attention_tensor fy_attention_tensor64_bf16 16 0 0 32 96 255 -
 attention_tensor fy_attention_tensor128_f16 16 0 0 32 96 255 -
 attention_tensor fy_attention_tensor128_bf16 16 0 0 32 96 255 -
-attention_gradient fy_attention_tensor_gradient64_f16 32 0 8 28 80 255 -
-attention_gradient fy_attention_tensor_gradient64_bf16 32 0 8 28 80 255 -
+attention_gradient fy_attention_tensor_gradient64_f16 32 0 0 28 80 255 -
+attention_gradient fy_attention_tensor_gradient64_bf16 32 0 0 28 80 255 -
 attention_gradient fy_attention_tensor_gradient128_f16 48 0 0 64 176 255 -
 attention_gradient fy_attention_tensor_gradient128_bf16 48 0 0 64 176 255 -
 matmul fy_linear_finish_f32 2 1 16
