@@ -220,7 +220,7 @@ class Tensor(_core.Tensor, Handle):
         return list(_c.fy_split(self, axis, count, sizes))
 
     def __iter__(self) -> Any:
-        return (self[i] for i in range(len(self)))
+        return map(self.__getitem__, range(len(self)))
 
     def __contains__(self, value: Any) -> bool:
         raise TypeError("`in` would read every element: ferry.any(t == value), then download it")
@@ -366,7 +366,7 @@ def _flatten(data: Any) -> Tuple[tuple, list]:
     parts = [_flatten(part) for part in data]
     if not parts:
         return (0,), []
-    if any(shape != parts[0][0] for shape, _ in parts):
+    if len({shape for shape, _ in parts}) > 1:
         raise ValueError("nested sequences of a tensor have equal lengths")
     return (len(parts), *parts[0][0]), [value for _, flat in parts for value in flat]
 
@@ -377,7 +377,7 @@ def _kinds(values: Any) -> set:
 
 def _common_dtype(flat: list) -> str:
     kinds = _kinds(flat)
-    if kinds <= {float} or not all(issubclass(kind, int) for kind in kinds):
+    if kinds <= {float} or False in {issubclass(kind, int) for kind in kinds}:
         return "f32"
     return "bool" if kinds == {bool} else "i64"
 
