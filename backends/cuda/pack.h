@@ -145,4 +145,10 @@ int fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, unsigned nproce
                                       void *workspace, uint64_t limit, fy__cuda_request_t *out,
                                       uint64_t *out_workspace_nbytes);
 
+/* How many pieces of `side` n has. */
+static inline uint64_t fy__cuda_tiles(int64_t n, int64_t side)
+{
+    return ((uint64_t)n + (uint64_t)side - 1) / (uint64_t)side;
+}
+
 #endif

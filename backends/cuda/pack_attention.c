@@ -30,7 +30,7 @@ static int tensor_kernel(const fy_launch_t *launch, int major, int nsrc, int nds
 /* The rows or keys of all heads, or tiles of them. */
 static uint64_t count_of(const fy_desc_t *x, int64_t tile)
 {
-    return (uint64_t)(x->dims[0] * x->dims[2] * ((x->dims[1] + tile - 1) / tile));
+    return (uint64_t)(x->dims[0] * x->dims[2]) * fy__cuda_tiles(x->dims[1], tile);
 }
 
 static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch,

@@ -15,11 +15,6 @@ enum {
 #define MOST_ELEMENTS \
     ((uint64_t)1 << 30) /* the fast kernels count in 32 bits, and round up to tiles */
 
-static uint64_t tiles(int64_t n, int64_t side)
-{
-    return ((uint64_t)n + (uint64_t)side - 1) / (uint64_t)side;
-}
-
 /* Row-major without gaps, not empty, small. */
 static int is_dense(const fy_desc_t *desc)
 {
@@ -45,10 +40,14 @@ static void find_roles(const fy_launch_t *launch, const fy_desc_t **x, const fy_
 int fy__cuda_conv_kernel_for(const fy_launch_t *launch, int major)
 {
     const fy_desc_t *x, *w, *y;
-    const int64_t groups = ((const fy_conv2d_attrs_t *)launch->attrs)->groups;
+    const fy_conv2d_attrs_t *attrs = launch->attrs; /* a gradient's begin alike */
+    const int64_t groups = attrs->groups;
     const int32_t dtype = launch->dst[0].dtype;
     find_roles(launch, &x, &w, &y);
-    if (!is_dense(x) || !is_dense(w) || !is_dense(y)) return FY__CUDA_CONV_PLAIN;
+    if (!is_dense(x) || !is_dense(w) || !is_dense(y) ||
+        x->dims[1] + 2 * (int64_t)attrs->padding_h > INT32_MAX ||
+        x->dims[2] + 2 * (int64_t)attrs->padding_w > INT32_MAX)
+        return FY__CUDA_CONV_PLAIN;
     if (groups == x->dims[3] && groups == y->dims[3]) return FY__CUDA_CONV_DEPTHWISE;
     if (dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64) return FY__CUDA_CONV_GEMM;
     return major >= (dtype == FY_DTYPE_F16 ? 7 : 8) ? FY__CUDA_CONV_TENSOR : FY__CUDA_CONV_PLAIN;
@@ -66,10 +65,10 @@ static uint64_t weight_blocks(const fy_desc_t *w, int kernel, int64_t groups)
 {
     const int64_t places = w->dims[1] * w->dims[2];
     if (kernel == FY__CUDA_CONV_DEPTHWISE)
-        return tiles(places, DEPTHWISE_PLACES) *
-               tiles(w->dims[0], depthwise_channels(w->dims[0], w->dtype));
-    return (uint64_t)groups * tiles(w->dims[0] / groups, TILED_SIDE) *
-           tiles(places * w->dims[3], TILED_SIDE);
+        return fy__cuda_tiles(places, DEPTHWISE_PLACES) *
+               fy__cuda_tiles(w->dims[0], depthwise_channels(w->dims[0], w->dtype));
+    return (uint64_t)groups * fy__cuda_tiles(w->dims[0] / groups, TILED_SIDE) *
+           fy__cuda_tiles(places * w->dims[3], TILED_SIDE);
 }
 
 static uint64_t partial_nbytes(const fy_launch_t *launch)
@@ -119,13 +118,14 @@ static uint64_t blocks_of(const fy_launch_t *launch, int kernel, int slices)
     const int64_t side = kernel == FY__CUDA_CONV_PLAIN ? FY__CUDA_TILE : TILED_SIDE;
     if (launch->op != FY_OP_CONV2D_BACKWARD_WEIGHT) {
         if (kernel == FY__CUDA_CONV_DEPTHWISE)
-            return tiles(pixels, DEPTHWISE_PIXELS) *
-                   tiles(dst->dims[3], depthwise_channels(dst->dims[3], dst->dtype));
-        return (uint64_t)groups * tiles(pixels, side) * tiles(dst->dims[3] / groups, side);
+            return fy__cuda_tiles(pixels, DEPTHWISE_PIXELS) *
+                   fy__cuda_tiles(dst->dims[3], depthwise_channels(dst->dims[3], dst->dtype));
+        return (uint64_t)groups * fy__cuda_tiles(pixels, side) *
+               fy__cuda_tiles(dst->dims[3] / groups, side);
     }
     if (kernel == FY__CUDA_CONV_PLAIN)
-        return (uint64_t)groups * tiles(dst->dims[0] / groups, side) *
-               tiles(dst->dims[1] * dst->dims[2] * dst->dims[3], side);
+        return (uint64_t)groups * fy__cuda_tiles(dst->dims[0] / groups, side) *
+               fy__cuda_tiles(dst->dims[1] * dst->dims[2] * dst->dims[3], side);
     return (uint64_t)slices * weight_blocks(dst, kernel, groups);
 }
 

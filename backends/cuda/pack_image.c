@@ -32,8 +32,6 @@ static void set_kernel(const fy_launch_t *launch, int kernel_f32, int kernel_f64
     out->threads = out->args.wide ? launch->nelem / out->args.wide : launch->nelem;
 }
 
-static int64_t tiles(int64_t n, int64_t side) { return (n + side - 1) / side; }
-
 /* The most windows that have one of `side` pixels in a row. */
 static int64_t windows_of(int64_t side, int64_t stride, int64_t kernel)
 {
@@ -53,8 +51,9 @@ static void set_tiles(const fy_launch_t *launch, fy__cuda_request_t *out)
     args->count = (uint64_t)side;
     out->kernel = FY__CUDA_KERNEL_BY(dx->dtype == FY_DTYPE_F64, fy_pool2d_tiles);
     out->threads =
-        (uint64_t)(dx->dims[0] * tiles(dx->dims[1], side) * tiles(dx->dims[2], side) *
-                   tiles(dx->dims[3], FY__CUDA_POOL_GROUPS * (args->wide ? args->wide : 1))) *
+        (uint64_t)dx->dims[0] * fy__cuda_tiles(dx->dims[1], side) *
+        fy__cuda_tiles(dx->dims[2], side) *
+        fy__cuda_tiles(dx->dims[3], FY__CUDA_POOL_GROUPS * (args->wide ? args->wide : 1)) *
         FY__CUDA_BLOCK;
 }
 

@@ -112,7 +112,7 @@ __device__ inline void differentiate(const fy_args &args, const head &h, int fir
             }
             if (args.nsrc > 6 || key0 + 16 > keys || (causal && key0 + 15 > row0))
                 hide<KEYS>(args, 6, h, row0, key0, rows, keys, p);
-            for (int i = 0; i < 8; i++) p[i / 4][i % 4] = power_of_two(p[i / 4][i % 4]);
+            for (int i = 0; i < 8; i++) p[i / 4][i % 4] = fy__exp2_fast(p[i / 4][i % 4]);
             if (HAS_DV)
                 add_fitted<BF16, D>(p, tile + t::HALVES * 2, sums[NSUMS - 1], factors[NSUMS - 1]);
             if (!HAS_DS) continue;

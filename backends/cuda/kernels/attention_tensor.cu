@@ -16,13 +16,13 @@ __device__ inline void soften(float scale, int half, float (&scores)[N][4], floa
     for (int n = 0; n < N; n++) most = fmaxf(most, fmaxf(scores[n][half], scores[n][half + 1]));
     most = row_combine(most, [](float a, float b) { return fmaxf(a, b); });
     const float base = most == -INFINITY ? 0.0f : most; // differences first: the largest gets 1
-    const float less = power_of_two((*top - base) * scale);
+    const float less = fy__exp2_fast((*top - base) * scale);
     float sum = *total * less;
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = half; i < half + 2; i++) {
-            scores[n][i] = power_of_two((scores[n][i] - base) * scale);
+            scores[n][i] = fy__exp2_fast((scores[n][i] - base) * scale);
             sum += scores[n][i];
         }
 #pragma unroll

@@ -70,14 +70,6 @@ __device__ inline void load_rows(const fy_operand &o, const head &h, int row0, u
         }
 }
 
-// 2^x with an error of two units in the last place.
-__device__ inline float power_of_two(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 template <bool BF16> __device__ inline uint32_t pair_of(float low, float high)
 {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800

@@ -21,25 +21,11 @@ template <typename T> using sums_scratch = double[2][most_wide<T>][FY__CUDA_BLOC
 
 // ---- elements ----
 
-// Runs body(reads<D, N>()): N neighbours of dtype D in one access, one stride from row to row; or
-// (D < 0) one element.
-template <typename Body>
-__device__ __forceinline__ void by_access(float, const fy_args &args, Body body)
+// Runs body(R()): 16 bytes of neighbours in one access, one stride from row to row; or one element.
+template <typename T, typename Body>
+__device__ __forceinline__ void by_access(T of, const fy_args &args, Body body)
 {
-    switch (args.flags & FY__CUDA_ALIGNED ? args.src[0].dtype : -1) {
-    case FY_DTYPE_F32: body(reads<FY_DTYPE_F32, 4>()); break;
-    case FY_DTYPE_F16: body(reads<FY_DTYPE_F16, 8>()); break;
-    case FY_DTYPE_BF16: body(reads<FY_DTYPE_BF16, 8>()); break;
-    default: body(reads<-1, 1>());
-    }
-}
-template <typename Body>
-__device__ __forceinline__ void by_access(double, const fy_args &args, Body body)
-{
-    if (args.flags & FY__CUDA_ALIGNED)
-        body(reads<FY_DTYPE_F64, 2>());
-    else
-        body(reads<-1, 1>());
+    by_groups(of, args, (args.flags & FY__CUDA_ALIGNED) != 0, body);
 }
 template <typename R> __device__ inline uint32_t width_of(const fy_args &args)
 {
@@ -60,10 +46,7 @@ __device__ inline void widen_group(const pack<typename stored<D>::type, N> &p, T
     if constexpr (D == FY_DTYPE_BF16 && N % 2 == 0) {
         uint32_t pairs[N / 2];
         memcpy(pairs, &p, sizeof pairs);
-        for (int i = 0; i < N; i += 2) {
-            x[i] = __uint_as_float(pairs[i / 2] << 16);
-            x[i + 1] = __uint_as_float(pairs[i / 2] & 0xffff0000u);
-        }
+        for (int i = 0; i < N; i += 2) widen_two<D>(pairs[i / 2], x + i);
     } else if constexpr (D == FY_DTYPE_BF16) {
         for (int i = 0; i < N; i++) x[i] = __uint_as_float((uint32_t)p.at[i] << 16);
     } else {

@@ -5,17 +5,6 @@
 
 #include "backends/cuda/kernels/rows.cuh"
 
-// Two halves of a word. They are only compared or computed with: a signaling NaN of bf16 need not
-// be made quiet. With a cast of bits, nvcc moves each sum between registers of two kinds.
-template <int D> __device__ inline void widen_two(uint32_t word, float *out)
-{
-    if constexpr (D == FY_DTYPE_F16) {
-        out[0] = widen_f16((uint16_t)word), out[1] = widen_f16((uint16_t)(word >> 16));
-    } else {
-        asm("shl.b32 %0, %1, 16;" : "=f"(out[0]) : "r"(word));
-        asm("and.b32 %0, %1, 0xffff0000;" : "=f"(out[1]) : "r"(word));
-    }
-}
 template <typename R, typename T>
 __device__ inline void load_channels(const fy_operand &o, int64_t offset, T *out)
 {
@@ -29,20 +18,11 @@ __device__ inline void load_channels(const fy_operand &o, int64_t offset, T *out
     }
 }
 
-// Runs body(reads<D, W>()) where groups may be accessed at once, else body(reads<-1, 1>()).
-template <typename Body> __device__ inline void by_channels(float, const fy_args &args, Body body)
+// Runs body(R()): groups of 16 bytes where args.wide says so, else single channels.
+template <typename T, typename Body>
+__device__ inline void by_channels(T of, const fy_args &args, Body body)
 {
-    if (args.wide == 8)
-        args.src[0].dtype == FY_DTYPE_F16 ? body(reads<FY_DTYPE_F16, 8>())
-                                          : body(reads<FY_DTYPE_BF16, 8>());
-    else if (args.wide == 4)
-        body(reads<FY_DTYPE_F32, 4>());
-    else
-        body(reads<-1, 1>());
-}
-template <typename Body> __device__ inline void by_channels(double, const fy_args &args, Body body)
-{
-    args.wide == 2 ? body(reads<FY_DTYPE_F64, 2>()) : body(reads<-1, 1>());
+    by_groups(of, args, args.wide > 1, body);
 }
 
 #endif

@@ -24,6 +24,18 @@ template <int D, typename T> __device__ inline T widened(typename stored<D>::typ
         return (T)x;
 }
 
+// Two halves of a word. They are only compared or computed with: a signaling NaN of bf16 need not
+// be made quiet. With a cast of bits, nvcc moves each sum between registers of two kinds.
+template <int D> __device__ inline void widen_two(uint32_t word, float *out)
+{
+    if constexpr (D == FY_DTYPE_F16) {
+        out[0] = widen_f16((uint16_t)word), out[1] = widen_f16((uint16_t)(word >> 16));
+    } else {
+        asm("shl.b32 %0, %1, 16;" : "=f"(out[0]) : "r"(word));
+        asm("and.b32 %0, %1, 0xffff0000;" : "=f"(out[1]) : "r"(word));
+    }
+}
+
 // How a row is read: N neighbours at once, of dtype D; D < 0: of the operand's dtype, by load_row.
 template <int D, int N> struct reads {
     static constexpr int dtype = D, n = N;
@@ -51,6 +63,25 @@ template <typename Body> __device__ inline void by_reads(double, const fy_args &
         (args.flags & FY__CUDA_ALIGNED) ? body(reads<FY_DTYPE_F64, 2>()) : body(reads<-1, 2>());
     else
         body(reads<-1, 1>());
+}
+
+// Runs body(reads<D, N>()) with 16 bytes of the dtype of the first source if `at_once`, else
+// body(reads<-1, 1>()).
+template <typename Body>
+__device__ __forceinline__ void by_groups(float, const fy_args &args, bool at_once, Body body)
+{
+    const int dtype = args.src[0].dtype;
+    if (!at_once)
+        body(reads<-1, 1>());
+    else if (dtype == FY_DTYPE_F32)
+        body(reads<FY_DTYPE_F32, 4>());
+    else
+        dtype == FY_DTYPE_F16 ? body(reads<FY_DTYPE_F16, 8>()) : body(reads<FY_DTYPE_BF16, 8>());
+}
+template <typename Body>
+__device__ __forceinline__ void by_groups(double, const fy_args &, bool at_once, Body body)
+{
+    at_once ? body(reads<FY_DTYPE_F64, 2>()) : body(reads<-1, 1>());
 }
 
 // body(k, x) for the N elements at k, k = first, first + stride, ... < end; element k lies at base

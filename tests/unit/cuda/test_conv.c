@@ -237,6 +237,24 @@ TS_TEST_WITH(other_layouts_take_the_plain_kernel, open_device, NULL)
     }
 }
 
+/* Images and padding of 2^32 pixels along an axis: the kernels that count in 31 bits are not
+ * taken. A window behind the middle has the second pixel. */
+TS_TEST_WITH(much_padding_takes_the_plain_kernel, open_device, NULL)
+{
+    static const conv_t much = { 1, 2, 2, 8, 8, 1, 1, 1 << 30, INT32_MAX, 1, 1 },
+                        deep = { 1, 2, 2, 8, 8, 1, 1, 1 << 30, INT32_MAX, 1, 8 };
+    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
+                                   FY_OP_CONV2D_BACKWARD_WEIGHT };
+    for (size_t d = 0; d < LENGTH(floats); d++)
+        for (size_t k = 0; k < LENGTH(ops); k++) {
+            attrs_t attrs;
+            op_case_t c = case_of(&much, ops[k], floats[d], 2, &attrs);
+            run_by(&c, floats[d] == FY_DTYPE_F64 ? "fy_conv2d_f64" : "fy_conv2d_f32");
+            c = case_of(&deep, ops[k], floats[d], 2, &attrs);
+            run_by(&c, floats[d] == FY_DTYPE_F64 ? "fy_conv2d_f64" : "fy_conv2d_f32");
+        }
+}
+
 /* An empty batch: the gradient is zero, and no division by zero happens. */
 TS_TEST_WITH(an_empty_batch_has_zero_gradients, open_device, NULL)
 {

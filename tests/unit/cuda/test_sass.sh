@@ -87,7 +87,7 @@ loss fy_class_loss_f32 4 0 16 0 0 128 4
 loss fy_class_loss_backward_f32 4 2 16
 loss fy_mse_loss_backward_f32 4 2 0
 loss fy_mse_loss_backward_f64 2 1 0
-norm fy_batch_norm_parts_f32 24 0 72 0 0 128 4
+norm fy_batch_norm_parts_f32 24 0 64 0 0 128 4
 norm fy_batch_norm_parts_f64 8 0 0 0 0 80 4
 norm fy_batch_norm_apply_f32 24 9 0 0 0 128 3
 norm fy_batch_norm_apply_f64 8 3 40 0 0 80 3
